@@ -1,0 +1,116 @@
+# The few CMake functions that every folder uses: weft_library, weft_test, weft_fuzz, weft_bench.
+
+option(WEFT_WERROR "warnings are errors" OFF)
+option(WEFT_FUZZ "build the libFuzzer targets (needs clang)" OFF)
+option(WEFT_FREESTANDING "build only the freestanding gate" OFF)
+set(WEFT_SANITIZE "" CACHE STRING "value for -fsanitize=")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
+                    -fno-omit-frame-pointer)
+if(WEFT_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(WEFT_SANITIZE)
+  add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${WEFT_SANITIZE})
+endif()
+if(WEFT_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_definitions(WEFT_FUZZ_BUILD=1)
+endif()
+
+if(NOT WEFT_FREESTANDING)
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+  find_package(Threads REQUIRED)
+
+  # What ./test builds in preset tsan: the tests of the folders that have threads.
+  add_custom_target(tsan_tests)
+endif()
+
+# weft_library(core SOURCES a.cc b.cc DEPENDS wire base)
+#   The static library weft_core. DEPENDS are folders of src/, exactly those its arrow allows.
+function(weft_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(weft_${name} STATIC ${arg_SOURCES})
+  target_include_directories(weft_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  list(TRANSFORM arg_DEPENDS PREPEND weft_)
+  target_link_libraries(weft_${name} PUBLIC ${arg_DEPENDS} ${arg_LIBRARIES})
+endfunction()
+
+# weft_test(core_qp SOURCES qp_test.cc DEPENDS core)    the executable core_qp_test, one ctest entry
+#   Labels: unit and those of LABELS. Tests of transport, device and engine are labelled tsan too.
+function(weft_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
+  if(WEFT_FUZZ OR NOT arg_SOURCES)
+    return()
+  endif()
+  add_executable(${name}_test ${arg_SOURCES})
+  target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  list(TRANSFORM arg_DEPENDS PREPEND weft_)
+  target_link_libraries(${name}_test PRIVATE ${arg_DEPENDS} ${arg_LIBRARIES}
+                        GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name}_test)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(transport|device|engine)(/|$)")
+    list(APPEND arg_LABELS tsan)
+  endif()
+  if("tsan" IN_LIST arg_LABELS)
+    add_dependencies(tsan_tests ${name}_test)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}")
+endfunction()
+
+# weft_fuzz(wire_startup SOURCES startup_fuzz.cc DEPENDS wire CORPUS corpus/startup)
+#   Preset fuzz: the libFuzzer binary wire_startup_fuzz. Elsewhere: a ctest that replays the
+#   committed corpus through the same code with a plain main().
+function(weft_fuzz name)
+  cmake_parse_arguments(arg "" "CORPUS" "SOURCES;DEPENDS" ${ARGN})
+  list(TRANSFORM arg_DEPENDS PREPEND weft_)
+  add_executable(${name}_fuzz ${arg_SOURCES})
+  target_include_directories(${name}_fuzz PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name}_fuzz PRIVATE ${arg_DEPENDS})
+  if(WEFT_FUZZ)
+    target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${name}_fuzz PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/replay_main.cc)
+  endif()
+  if(NOT WEFT_FUZZ)
+    add_test(NAME ${name}_corpus COMMAND ${name}_fuzz ${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS})
+    set_tests_properties(${name}_corpus PROPERTIES LABELS "fuzz" TIMEOUT 120)
+  endif()
+endfunction()
+
+# weft_bench(base_crc32c SOURCES crc32c_bench.cc DEPENDS base)
+#   The executable base_crc32c_bench, and a ctest (label bench) that runs each case for a moment:
+#   it shows that the bench works, not how fast anything is.
+function(weft_bench name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(WEFT_SANITIZE)
+    return()
+  endif()
+  list(TRANSFORM arg_DEPENDS PREPEND weft_)
+  add_executable(${name}_bench ${arg_SOURCES})
+  target_include_directories(${name}_bench PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name}_bench PRIVATE ${arg_DEPENDS} ${arg_LIBRARIES}
+                        benchmark::benchmark_main)
+  add_test(NAME ${name}_bench COMMAND ${name}_bench --benchmark_min_time=0.001)
+  set_tests_properties(${name}_bench PROPERTIES LABELS "bench" TIMEOUT 120)
+endfunction()

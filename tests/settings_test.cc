@@ -1,0 +1,59 @@
+// Tests of include/weft/settings.h: the table is well formed, and only its values are accepted.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "include/weft/settings.h"
+
+namespace weft {
+namespace {
+
+TEST(Settings, EveryInitialValueIsAccepted) {
+  for (const Setting& setting : kSettings) {
+    EXPECT_TRUE(accepts(setting, setting.initial)) << setting.name;
+    EXPECT_EQ(setting.name.substr(0, kSettingPrefix.size()), kSettingPrefix);
+    EXPECT_EQ(find_setting(setting.name), &setting) << "the name stands twice: " << setting.name;
+    EXPECT_FALSE(setting.help.empty());
+  }
+}
+
+//= MPA-14
+//= MPA-19
+TEST(Settings, CRCIsOnUnlessSwitchedOffByName) {
+  const Setting* crc = find_setting("WEFT_CRC");
+  ASSERT_NE(crc, nullptr);
+  EXPECT_EQ(crc->initial, "on");
+  EXPECT_TRUE(accepts(*crc, "off"));
+  for (const char* value : {"", "0", "no", "OFF", "off ", "of", "on|off", "|"}) {
+    EXPECT_FALSE(accepts(*crc, value)) << value;
+  }
+}
+
+TEST(Settings, RangesTakeBothEndsAndNothingBeyond) {
+  const Setting* timeout = find_setting("WEFT_STARTUP_TIMEOUT_MS");
+  ASSERT_NE(timeout, nullptr);
+  for (const char* value : {"1", "10000", "600000"}) EXPECT_TRUE(accepts(*timeout, value)) << value;
+  for (const char* value : {"", "0", "600001", "-1", "+1", "01", "1.5", "1s", " 1", "9999999999"}) {
+    EXPECT_FALSE(accepts(*timeout, value)) << value;
+  }
+}
+
+TEST(Settings, AMisspeltNameFindsTheOneMeant) {
+  EXPECT_EQ(find_setting("WEFT_CRCC"), nullptr);
+  EXPECT_EQ(find_setting("WEFT_"), nullptr);
+  EXPECT_EQ(nearest_setting("WEFT_CRCC")->name, "WEFT_CRC");
+  EXPECT_EQ(nearest_setting("WEFT_ENIGNE")->name, "WEFT_ENGINE");
+  EXPECT_EQ(nearest_setting("WEFT_STARTUP_TIMEOUT")->name, "WEFT_STARTUP_TIMEOUT_MS");
+}
+
+TEST(Settings, EditDistanceCountsASwapAsOne) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("run", "rnu"), 1u);
+  EXPECT_EQ(edit_distance("devices", "device"), 1u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance(std::string(65, 'a'), "a"), 64u);
+}
+
+}  // namespace
+}  // namespace weft

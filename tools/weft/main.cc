@@ -1,0 +1,123 @@
+// weft: the one program. Reads the command line and hands over to the command.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/devices.h"
+#include "weft/run.h"
+#include "weft/suggest.h"
+
+namespace weft::tools {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples, in two terminals of one machine:
+  weft run -- rping -s -a 127.0.0.1 -v -C 10         a stock RDMA server, unmodified
+  weft run -- rping -c -a 127.0.0.1 -v -C 10         its client
+
+  weft run -- ib_write_bw -R                         throughput; then, in the other terminal:
+  weft run -- ib_write_bw -R 127.0.0.1
+
+  weft run --crc off --log info -- ib_send_lat -R    settings hold for one program
+  weft devices --json                                what there is, for scripts
+
+Settings may also stand in the environment (WEFT_CRC=off); options win. See: weft run --help
+)";
+
+constexpr const char* kRunFooter = R"(
+Options end at -- or at the program's name; what follows is the program's own. The exit status is
+the program's; 127: there is no such program, 126: it cannot be run, 2: an option is wrong.
+
+Examples:
+  weft run -- ibv_devinfo
+  weft run --engine inline --log debug -- rping -s -a 127.0.0.1 -v
+)";
+
+/// CLI11 would leave out what follows the options: it never sees that.
+struct RunFormatter final : CLI::Formatter {
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: weft run [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n";
+  }
+};
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// What is wrong with a word that no option or command took.
+std::string unknown_word(const CLI::App& app, const std::string& word) {
+  if (word.size() > 1 && word.front() == '-') {
+    const auto bare = word.substr(0, word.find('='));
+    return fmt::format("unknown option {}{}", bare, did_you_mean(bare, option_names(app)));
+  }
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  if (commands.empty()) return fmt::format("{} takes no argument {}", app.get_name(), word);
+  return fmt::format("unknown command {}{}", word, did_you_mean(word, commands));
+}
+
+int run_main(int argc, char** argv) {
+  CLI::App app{"weft: RDMA for every machine, with no RDMA hardware, no kernel module and no root",
+               "weft"};
+  app.footer(kExamples);
+  app.set_version_flag("--version", std::string("weft ") + WEFT_VERSION);
+  app.allow_extras();
+
+  CLI::App* run = app.add_subcommand("run", "run a program with weft's RDMA libraries in front");
+  run->formatter(std::make_shared<RunFormatter>());
+  run->footer(kRunFooter);
+  run->allow_extras();
+  add_run_options(*run);
+
+  bool json = false;
+  CLI::App* devices = app.add_subcommand("devices", "list the RDMA devices of this machine");
+  devices->add_flag("--json", json, "for programs");
+  devices->allow_extras();
+
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return 2;
+  }
+  std::vector<std::string> command;
+  if (words[0] == "run") {
+    auto split = split_run_arguments(*run, {words.begin() + 1, words.end()});
+    command = std::move(split.command);
+    words.assign(1, "run");
+    words.insert(words.end(), split.options.begin(), split.options.end());
+  }
+  try {
+    std::reverse(words.begin(), words.end());  // the order in which CLI11 takes a vector
+    app.parse(words);
+  } catch (const CLI::Success& wanted) {
+    return app.exit(wanted);  // --help and --version
+  } catch (const CLI::ParseError& error) {
+    return usage_error(error.what(), run->parsed() ? "weft run --help" : "weft --help");
+  }
+  const auto check = [](const CLI::App& parsed, const std::string& help) {
+    const auto extra = parsed.remaining();
+    return extra.empty() ? 0 : usage_error(unknown_word(parsed, extra.front()), help);
+  };
+  for (const CLI::App* parsed : app.get_subcommands()) {
+    if (check(*parsed, "weft " + parsed->get_name() + " --help") != 0) return 2;
+  }
+  if (check(app, "weft --help") != 0) return 2;
+  if (run->parsed()) return exec_command(*run, command);
+  if (devices->parsed()) return list_devices(json);
+  return usage_error("which command? There are run and devices");
+}
+
+}  // namespace
+}  // namespace weft::tools
+
+int main(int argc, char** argv) {
+  return weft::tools::run_main(argc, argv);
+}

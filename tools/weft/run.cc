@@ -1,0 +1,147 @@
+// weft run: starts a program with the drop-in libraries in front.
+#include "weft/run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include <weft/settings.h>
+
+#include "weft/suggest.h"
+
+namespace weft::tools {
+namespace {
+
+constexpr std::string_view kHelpCommand = "weft run --help";
+
+/// WEFT_STRICT_RECEIVE -> --strict-receive
+std::string option_name(const Setting& setting) {
+  std::string name = "--";
+  for (char c : setting.name.substr(kSettingPrefix.size())) {
+    name += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+bool is_switch(const CLI::Option& option) {
+  return option.get_type_name() == "on|off";
+}
+
+/// The folder of the drop-in libraries, or empty: ../lib seen from this program.
+std::filesystem::path library_folder() {
+  std::error_code failed;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed) return {};
+  return program.parent_path().parent_path() / "lib";
+}
+
+/// The first WEFT_* variable that is unknown or has a value that cannot be, as a sentence; else
+/// empty. The libraries would refuse it too, but only after CMD has started.
+std::string environment_fault() {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable = *entry;
+    if (variable.substr(0, kSettingPrefix.size()) != kSettingPrefix) continue;
+    const auto equals = variable.find('=');
+    const auto name = variable.substr(0, equals);
+    const Setting* setting = find_setting(name);
+    if (setting == nullptr) {
+      return fmt::format("unknown variable {} in the environment; did you mean {}?", name,
+                         nearest_setting(name)->name);
+    }
+    const auto value = variable.substr(equals + 1);
+    if (!accepts(*setting, value)) {
+      return fmt::format("{}={} in the environment: it takes {}", name, value, setting->values);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& run) {
+  for (const Setting& setting : kSettings) {
+    const auto help = fmt::format("{} ({}; {})", setting.help, setting.initial, setting.name);
+    run.add_option(option_name(setting), help)
+        ->type_name(std::string(setting.values))
+        ->check([&setting](const std::string& value) {
+          return accepts(setting, value) ? std::string()
+                                         : fmt::format("it takes {}", setting.values);
+        });
+  }
+  run.add_option("--persona", "what the device looks like to programs (iwarp)")
+      ->type_name("iwarp")
+      ->check([](const std::string& value) {
+        return value == "iwarp" ? std::string() : std::string("this version knows only iwarp");
+      });
+}
+
+RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::string>& arguments) {
+  RunArguments split;
+  auto next = arguments.begin();
+  while (next != arguments.end() && next->size() > 1 && next->front() == '-') {
+    if (*next == "--") {
+      ++next;
+      break;
+    }
+    std::string word = *next++;
+    const CLI::Option* option = run.get_option_no_throw(word);
+    const bool takes_value = option != nullptr && option->get_items_expected_max() > 0;
+    if (takes_value && is_switch(*option)) {
+      const bool has_value = next != arguments.end() && (*next == "on" || *next == "off");
+      word += "=" + (has_value ? *next++ : std::string("on"));
+    } else if (takes_value && next != arguments.end()) {
+      word += "=" + *next++;
+    }
+    split.options.push_back(word);
+  }
+  split.command.assign(next, arguments.end());
+  return split;
+}
+
+int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
+  if (const auto fault = environment_fault(); !fault.empty()) {
+    return usage_error(fault, kHelpCommand);
+  }
+  if (command.empty()) {
+    return usage_error("run what? A program is missing, as in: weft run -- rping -s -v",
+                       kHelpCommand);
+  }
+  const auto folder = library_folder();
+  for (const char* library : {"libibverbs.so.1", "librdmacm.so.1"}) {
+    if (std::error_code failed; !std::filesystem::exists(folder / library, failed)) {
+      fmt::print(stderr, "weft: {} is not in {}; the build is not complete\n", library,
+                 folder.string());
+      return 126;
+    }
+  }
+  for (const Setting& setting : kSettings) {
+    const CLI::Option* option = run.get_option_no_throw(option_name(setting));
+    if (option == nullptr || option->count() == 0) continue;
+    ::setenv(std::string(setting.name).c_str(), option->results().back().c_str(), 1);
+  }
+  std::string path = folder.string();
+  if (const char* before = std::getenv("LD_LIBRARY_PATH"); before != nullptr && *before != '\0') {
+    path += ":";
+    path += before;
+  }
+  ::setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+
+  std::vector<std::string> owned = command;
+  std::vector<char*> words;
+  for (std::string& word : owned) words.push_back(word.data());
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  const int error = errno;
+  fmt::print(stderr, "weft: cannot run {}: {}\n", command[0],
+             error == ENOENT ? "there is no such program" : std::strerror(error));
+  return error == ENOENT ? 127 : 126;
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,28 @@
+// weft run: starts a program with the drop-in libraries in front.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace weft::tools {
+
+/// Where `weft run OPTIONS COMMAND...` divides.
+struct RunArguments {
+  std::vector<std::string> options;  ///< for CLI11; an on|off option without value is made "=on"
+  std::vector<std::string> command;  ///< the program and its own arguments, untouched
+};
+
+/// Options end at "--" or at the first word that is neither an option nor an option's value, so
+/// that the program's options need no quoting. `arguments` is what follows "run".
+RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::string>& arguments);
+
+/// Adds one option per WEFT_* setting (WEFT_ENGINE is --engine) and --persona to `run`.
+void add_run_options(CLI::App& run);
+
+/// Sets the environment and becomes `command`. Returns only on failure: 2 usage, 126 the program
+/// cannot be run, 127 there is no such program.
+int exec_command(const CLI::App& run, const std::vector<std::string>& command);
+
+}  // namespace weft::tools

@@ -1,0 +1,83 @@
+// Receiving FPDUs in order: boundaries by length, markers removed, CRC judged (RFC 5044 §4, §6).
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "base/octet_list.h"
+#include "core/host.h"
+#include "wire/fpdu.h"
+#include "wire/terminate.h"
+
+namespace weft::core {
+
+/// Walks the ULPDU octets of one FPDU, piece by piece, markers left out. Borrowed from the arrived
+/// octets: valid as long as they are.
+class UlpduCursor {
+ public:
+  UlpduCursor() = default;
+  /// `position`: stream position of the first octet of `fpdu` (which starts at `start` octets into
+  /// the list; a leading marker included). `ulpdu_octets` octets of ULPDU follow the length field.
+  UlpduCursor(OctetList arrived, std::size_t start, std::uint32_t position, bool markers,
+              std::size_t ulpdu_octets);
+
+  std::size_t octets_left() const { return left_; }
+  /// The next contiguous piece, at most octets_max octets; empty only when nothing is left.
+  Octets next(std::size_t octets_max);
+  /// Copies the next out.size() octets (octets_left() must be at least that) and passes them.
+  void copy(MutableOctets out);
+
+ private:
+  OctetList arrived_;
+  std::size_t part_ = 0;          // current part, and offset in it
+  std::size_t offset_ = 0;
+  std::uint32_t position_ = 0;    // stream position of the current octet
+  bool markers_ = false;
+  std::size_t left_ = 0;
+};
+
+/// One FPDU found whole at the front of the arrived octets.
+struct ArrivedFPDU {
+  std::size_t stream_octets = 0;  ///< with markers, PAD and CRC: what to consume
+  UlpduCursor ulpdu;
+};
+/// Not whole yet: in all this many octets are needed to go on (a lower bound until the length is
+/// known, then exact).
+struct FPDUNeeds {
+  std::size_t octets_total = 0;
+};
+
+/// The receiving half of MPA for one direction of one connection.
+///
+/// It keeps a stream position and no octets: the engine keeps the tail of an unfinished FPDU and
+/// offers it again, in as many pieces as it likes. A later second input (a segment ahead of a gap)
+/// would get its own method with a stream position; nothing here assumes that next() is the only one.
+/// After an error it delivers nothing more (MPA-28).
+class Deframer {
+ public:
+  Deframer() = default;
+  Deframer(bool markers, bool crc, Mover* mover);
+
+  /// Looks at the front of `arrived` (which begins at stream position position()). Judges, in this
+  /// order: length (a ULPDU of 0 octets or beyond any MULPDU is for DDP to refuse, not for MPA),
+  /// markers against the length field (MPA-27), CRC. Pure but for the error latch: the position
+  /// moves by consume().
+  std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> next(const OctetList& arrived);
+  /// Passes an FPDU that next() returned.
+  void consume(const ArrivedFPDU&);
+  std::uint32_t position() const { return position_; }
+
+ private:
+  /// Octets in the stream, markers included, of an FPDU that starts at position().
+  std::size_t stream_octets(std::size_t ulpdu_octets) const;
+  wire::TermError fail(wire::TermError);
+
+  bool markers_ = false;
+  bool crc_ = true;
+  Mover* mover_ = nullptr;
+  std::uint32_t position_ = 0;
+  bool failed_ = false;
+  wire::TermError failure_{};
+};
+
+}  // namespace weft::core

@@ -1,0 +1,204 @@
+#include "core/mpa/framer.h"
+
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/crc32c.h"
+
+namespace weft::core {
+namespace {
+
+/// Copied payload from this size on is checksummed while it is copied; below, one CRC pass over the
+/// whole staged run costs less than a call per piece.
+constexpr std::size_t kFuseOctetsMin = 2048;
+
+std::size_t payload_octets(std::span<const PayloadPiece> payload) {
+  std::size_t n = 0;
+  for (const PayloadPiece& piece : payload) n += piece.octets;
+  return n;
+}
+
+/// Writes the octets of one FPDU into staging and puts a marker wherever one is due.
+class MarkerWriter {
+ public:
+  MarkerWriter(std::uint8_t* out, std::uint32_t position) : out_(out), position_(position) {}
+
+  /// The next place to write to and how many octets fit there before the next marker.
+  std::uint8_t* room(std::size_t* octets) {
+    if (position_ % wire::kMarkerInterval == 0) put_marker();
+    *octets = wire::kMarkerInterval - position_ % wire::kMarkerInterval;
+    return out_;
+  }
+  void advance(std::size_t octets) {
+    header_seen_ = true;
+    distance_ += octets;
+    out_ += octets;
+    position_ += static_cast<std::uint32_t>(octets);
+  }
+  void put(Octets octets) {
+    while (!octets.empty()) {
+      std::size_t n = 0;
+      std::uint8_t* const to = room(&n);
+      if (n > octets.size()) n = octets.size();
+      std::memcpy(to, octets.data(), n);
+      advance(n);
+      octets = octets.subspan(n);
+    }
+  }
+  /// A marker due exactly here, before the CRC, is still this FPDU's.
+  std::uint8_t* crc_place() {
+    std::size_t n = 0;
+    return room(&n);
+  }
+
+ private:
+  void put_marker() {
+    //= MPA-08
+    //= MPA-11
+    // `distance_` counts from the first octet of ULPDU_Length, so a marker that stands before it
+    // (the FPDU's own leading one, MPA-12, and the very first of a stream, CON-16) has 0.
+    //= MPA-12
+    //= CON-16
+    wire::store_marker(out_, static_cast<std::uint16_t>(distance_));
+    if (header_seen_) distance_ += wire::kMarkerOctets;
+    out_ += wire::kMarkerOctets;
+    position_ += wire::kMarkerOctets;
+  }
+
+  std::uint8_t* out_;
+  std::uint32_t position_;
+  std::size_t distance_ = 0;  // from ULPDU_Length to out_, markers between included
+  bool header_seen_ = false;
+};
+
+/// Copies one payload piece to staging. `state`: the CRC register to extend, or null.
+bool copy_piece(Mover& mover, std::uint8_t* to, const PayloadPiece& piece, std::uint32_t* state) {
+  if (piece.octets == 0) return true;
+  if (piece.registered) return mover.fetch(to, piece.data, piece.octets, state);
+  std::memcpy(to, piece.data, piece.octets);
+  if (state != nullptr) *state = mover.crc_extend(*state, Octets(to, piece.octets));
+  return true;
+}
+
+}  // namespace
+
+Framer::Framer(bool markers, bool crc, Mover* mover, std::size_t copy_below)
+    : markers_(markers), crc_(crc), mover_(mover), copy_below_(copy_below) {}
+
+Framed Framer::append(TransmitBatch& batch, Octets header, std::span<const PayloadPiece> payload,
+                      bool snapshot) {
+  //= MPA-01
+  const std::size_t ulpdu = header.size() + payload_octets(payload);
+  //= MPA-03
+  weft_assert(ulpdu >= 1 && ulpdu <= wire::kMulpduMax);
+  // A build whose assertion hook returns must not send a length that lies: the QP fails instead.
+  if (ulpdu < 1 || ulpdu > wire::kMulpduMax) return Framed::MemoryGone;
+  if (batch.full()) return Framed::NoRoom;
+
+  const TransmitBatch::Mark mark = batch.mark();
+  const FPDU fpdu{header, payload, ulpdu, snapshot};
+  //= MPA-09
+  //= CON-04
+  const Framed framed = markers_ ? append_marked(batch, fpdu) : append_plain(batch, fpdu);
+  if (framed != Framed::Done) {
+    batch.rollback(mark);
+    return framed;
+  }
+  position_ += static_cast<std::uint32_t>(batch.octets() - mark.octets);
+  return framed;
+}
+
+Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
+  // Two passes: first the layout, which is cheap and may find that there is no room, then the
+  // octets and the CRC. Staging is handed out front to back, so one cursor finds the places again.
+  const std::size_t head = wire::kUlpduLengthOctets + fpdu.header.size();
+  const std::size_t pad = wire::pad_octets(fpdu.ulpdu_octets);
+  std::uint8_t* cursor = batch.reserve(head);
+  if (cursor == nullptr) return Framed::NoRoom;
+  for (const PayloadPiece& piece : fpdu.payload) {
+    const bool placed = copies(piece, fpdu.snapshot)
+                            ? batch.reserve(piece.octets) != nullptr
+                            : batch.reference(piece.data, piece.octets);
+    if (!placed) return Framed::NoRoom;
+  }
+  //= MPA-07
+  if (batch.reserve(pad + wire::kCRCOctets) == nullptr) return Framed::NoRoom;
+
+  store_be16(cursor, static_cast<std::uint16_t>(fpdu.ulpdu_octets));
+  if (!fpdu.header.empty()) {
+    std::memcpy(cursor + wire::kUlpduLengthOctets, fpdu.header.data(), fpdu.header.size());
+  }
+  std::uint32_t state = kCRC32CStart;
+  const std::uint8_t* unsummed = cursor;  // staged octets before `cursor` that no CRC covers yet
+  const auto sum_staged = [&] {
+    if (crc_ && cursor != unsummed) {
+      state = mover_->crc_extend(
+          state, Octets(unsummed, static_cast<std::size_t>(cursor - unsummed)));
+    }
+    unsummed = cursor;
+  };
+  cursor += head;
+  for (const PayloadPiece& piece : fpdu.payload) {
+    if (!copies(piece, fpdu.snapshot)) {
+      if (!crc_) continue;
+      sum_staged();
+      if (!mover_->crc_registered(&state, piece.data, piece.octets)) return Framed::MemoryGone;
+      continue;
+    }
+    const bool fuse = crc_ && piece.octets >= kFuseOctetsMin;
+    if (fuse) sum_staged();
+    if (!copy_piece(*mover_, cursor, piece, fuse ? &state : nullptr)) return Framed::MemoryGone;
+    cursor += piece.octets;
+    if (fuse) unsummed = cursor;
+  }
+  //= MPA-06
+  std::memset(cursor, 0, pad);
+  cursor += pad;
+  //= MPA-13
+  //= MPA-15
+  sum_staged();
+  store_crc(cursor, crc_ ? crc32c_finish(state) : 0);
+  return Framed::Done;
+}
+
+Framed Framer::append_marked(TransmitBatch& batch, const FPDU& fpdu) {
+  const std::size_t bare = wire::fpdu_octets(fpdu.ulpdu_octets);
+  //= MPA-10
+  const std::size_t octets = bare + wire::kMarkerOctets * wire::marker_count(position_, bare);
+  std::uint8_t* const start = batch.reserve(octets);
+  if (start == nullptr) return Framed::NoRoom;
+
+  MarkerWriter writer(start, position_);
+  std::uint8_t length[wire::kUlpduLengthOctets];
+  store_be16(length, static_cast<std::uint16_t>(fpdu.ulpdu_octets));
+  writer.put(length);
+  writer.put(fpdu.header);
+  for (PayloadPiece piece : fpdu.payload) {
+    while (piece.octets > 0) {
+      PayloadPiece run = piece;
+      std::uint8_t* const to = writer.room(&run.octets);
+      if (run.octets > piece.octets) run.octets = piece.octets;
+      if (!copy_piece(*mover_, to, run, nullptr)) return Framed::MemoryGone;
+      writer.advance(run.octets);
+      piece.data += run.octets;
+      piece.octets -= run.octets;
+    }
+  }
+  constexpr std::uint8_t kZeros[3] = {};
+  writer.put(Octets(kZeros, wire::pad_octets(fpdu.ulpdu_octets)));
+  std::uint8_t* const crc_place = writer.crc_place();
+  weft_assert(crc_place + wire::kCRCOctets == start + octets);
+  // Everything that this FPDU put into the stream before its CRC field is covered: the marker right
+  // before the length, the ones inside, PAD, and one that stands between PAD and CRC.
+  //= MPA-17
+  const std::size_t covered = octets - wire::kCRCOctets;
+  store_crc(start + covered,
+            crc_ ? crc32c_finish(mover_->crc_extend(kCRC32CStart, Octets(start, covered))) : 0);
+  return Framed::Done;
+}
+
+bool Framer::copies(const PayloadPiece& piece, bool snapshot) const {
+  return snapshot || !piece.registered || piece.octets < copy_below_;
+}
+
+}  // namespace weft::core

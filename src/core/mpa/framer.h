@@ -1,0 +1,66 @@
+// Sending FPDUs: length, markers, PAD, CRC, built into a TransmitBatch (RFC 5044 §4).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/octets.h"
+#include "core/host.h"
+#include "core/transmit_batch.h"
+#include "wire/fpdu.h"
+
+namespace weft::core {
+
+/// One run of payload in registered (or, for inline data, engine-owned) memory, already checked.
+struct PayloadPiece {
+  const std::uint8_t* data = nullptr;
+  std::size_t octets = 0;
+  bool registered = true;  ///< false: ring or staging memory, which cannot vanish
+};
+
+enum class Framed : std::uint8_t {
+  Done,
+  NoRoom,      ///< the batch is full; it is as before the call
+  MemoryGone,  ///< registered memory was unmapped; the batch is as before the call
+};
+
+/// The sending half of MPA for one direction of one connection.
+class Framer {
+ public:
+  Framer() = default;
+  /// `copy_below`: payload pieces shorter than this are copied into staging, longer ones are
+  /// referenced in place (unless markers are on or `snapshot` is asked for: then always copied).
+  Framer(bool markers, bool crc, Mover* mover, std::size_t copy_below);
+
+  /// Appends one FPDU: `header` (DDP header and any fixed RDMAP header) followed by `payload`.
+  /// header.size() + payload octets must be 1..kMulpduMax, else asserts. `snapshot`: the CRC and
+  /// the octets sent must agree even if the program writes to the payload meanwhile (a Read
+  /// Response serves memory its owner may change at any time), so copy.
+  /// With CRC off the CRC field holds zeros. With markers, inserts them at every 512th octet of the
+  /// stream position and lets the CRC cover them.
+  Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece> payload,
+                bool snapshot);
+  /// Stream position of the next octet (RFC 5044 §4.3), modulo 2^32.
+  std::uint32_t position() const { return position_; }
+
+ private:
+  /// One call's arguments.
+  struct FPDU {
+    Octets header;
+    std::span<const PayloadPiece> payload;
+    std::size_t ulpdu_octets;
+    bool snapshot;
+  };
+  // Both may leave a half-built FPDU in the batch when they fail: append() rolls it back.
+  Framed append_plain(TransmitBatch&, const FPDU&);
+  Framed append_marked(TransmitBatch&, const FPDU&);
+  bool copies(const PayloadPiece&, bool snapshot) const;
+
+  bool markers_ = false;
+  bool crc_ = true;
+  Mover* mover_ = nullptr;
+  std::size_t copy_below_ = 0;
+  std::uint32_t position_ = 0;
+};
+
+}  // namespace weft::core

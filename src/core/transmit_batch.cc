@@ -1,0 +1,50 @@
+#include "core/transmit_batch.h"
+
+namespace weft::core {
+
+TransmitBatch::TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max)
+    : staging_(staging), pieces_(pieces), octets_max_(octets_max) {}
+
+std::uint8_t* TransmitBatch::reserve(std::size_t n) {
+  if (n > staging_room()) return nullptr;
+  std::uint8_t* const start = staging_.data() + staged_;
+  // Staging is handed out front to back, so a staging piece at the end of the list always ends
+  // where the next octets start: it only grows.
+  const bool grow = piece_count_ > 0 && !pieces_[piece_count_ - 1].registered;
+  if (!grow && n > 0) {
+    if (piece_room() == 0) return nullptr;
+    pieces_[piece_count_++] = Piece{start, 0, false};
+  }
+  if (n > 0) pieces_[piece_count_ - 1].octets += n;
+  staged_ += n;
+  octets_ += n;
+  return start;
+}
+
+bool TransmitBatch::reference(const std::uint8_t* data, std::size_t n) {
+  if (n == 0) return true;
+  if (piece_room() == 0) return false;
+  pieces_[piece_count_++] = Piece{data, n, true};
+  octets_ += n;
+  return true;
+}
+
+TransmitBatch::Mark TransmitBatch::mark() const {
+  return {staged_, piece_count_, piece_count_ > 0 ? pieces_[piece_count_ - 1].octets : 0, octets_};
+}
+
+void TransmitBatch::rollback(const Mark& mark) {
+  staged_ = mark.staged;
+  piece_count_ = mark.piece_count;
+  octets_ = mark.octets;
+  // The last piece that stays may have grown since the mark.
+  if (piece_count_ > 0) pieces_[piece_count_ - 1].octets = mark.last_piece_octets;
+}
+
+void TransmitBatch::clear() {
+  staged_ = 0;
+  piece_count_ = 0;
+  octets_ = 0;
+}
+
+}  // namespace weft::core

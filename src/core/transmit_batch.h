@@ -1,0 +1,60 @@
+// What one poll_transmit() produced: a gather list for one sendmsg, built into borrowed memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/octets.h"
+
+namespace weft::core {
+
+/// One run of octets to send.
+struct Piece {
+  const std::uint8_t* data = nullptr;
+  std::size_t octets = 0;
+  bool registered = false;  ///< lies in registered memory, not in staging
+};
+
+/// A gather list under construction. Headers, CRCs and small payloads are copied into `staging`;
+/// large payloads are referenced where they lie.
+///
+/// Invariants: octets leave in the order of the calls; neighbouring staging octets share a Piece;
+/// octets() is the sum over pieces().
+/// Lifetime: staging and the piece array stay the caller's; references into registered memory stay
+/// needed until the octets were sent.
+class TransmitBatch {
+ public:
+  /// `octets_max`: no FPDU is begun once the batch holds this many octets.
+  TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max);
+
+  /// The next n octets of staging, as part of the gather list; the caller fills them.
+  /// Null when staging or the list is full.
+  std::uint8_t* reserve(std::size_t n);
+  /// Appends n octets of registered memory. False when the list is full.
+  bool reference(const std::uint8_t* data, std::size_t n);
+
+  /// Where the batch stands, to drop a half-built FPDU again.
+  struct Mark {
+    std::size_t staged, piece_count, last_piece_octets, octets;
+  };
+  Mark mark() const;
+  void rollback(const Mark&);
+  void clear();
+
+  std::span<const Piece> pieces() const { return pieces_.first(piece_count_); }
+  std::size_t octets() const { return octets_; }
+  std::size_t staging_room() const { return staging_.size() - staged_; }
+  std::size_t piece_room() const { return pieces_.size() - piece_count_; }
+  bool full() const { return octets_ >= octets_max_; }
+
+ private:
+  MutableOctets staging_;
+  std::span<Piece> pieces_;
+  std::size_t octets_max_;
+  std::size_t staged_ = 0;
+  std::size_t piece_count_ = 0;
+  std::size_t octets_ = 0;
+};
+
+}  // namespace weft::core

@@ -1,0 +1,193 @@
+// One kernel TCP connection: moving octets and telling how it ended.
+#include "transport/tcp/tcp_stream.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+namespace weft::transport {
+namespace {
+
+constexpr std::size_t kEmssMin = 128;
+constexpr std::size_t kPiecesMax = IOV_MAX;
+
+/// No call to the kernel is needed to find that there is nothing to move, and a receive of nothing
+/// would look like a FIN.
+bool nothing_in(std::span<const iovec> pieces) {
+  return std::all_of(pieces.begin(), pieces.end(), [](const iovec& p) { return p.iov_len == 0; });
+}
+
+msghdr message_of(std::span<const iovec> pieces) {
+  msghdr message = {};
+  message.msg_iov = const_cast<iovec*>(pieces.data());  // the kernel only reads the array
+  message.msg_iovlen = std::min(pieces.size(), kPiecesMax);
+  return message;
+}
+
+/// The path MTU less the headers with TCP's time stamps; 0 when unknown.
+std::size_t emss_by_mtu(int fd, int family) {
+  int mtu = 0;
+  socklen_t length = sizeof mtu;
+  const bool v6 = family == AF_INET6;
+  const long result =
+      raw::get_option(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length);
+  const int headers = (v6 ? 40 : 20) + 20 + 12;
+  return result < 0 || mtu <= headers ? 0 : static_cast<std::size_t>(mtu - headers);
+}
+
+bool read_info(int fd, tcp_info* info) {
+  socklen_t length = sizeof *info;
+  *info = {};
+  return raw::get_option(fd, IPPROTO_TCP, TCP_INFO, info, &length) >= 0;
+}
+
+}  // namespace
+
+TCPStream::TCPStream(Socket socket, Origin origin, const Address& peer)
+    : socket_(std::move(socket)),
+      setup_(origin == Origin::Accepted ? Setup::Established : Setup::Connecting),
+      local_(local_address(socket_.fd())),
+      peer_(peer) {}
+
+Result<void> TCPStream::fail(int error) {
+  setup_ = Setup::Failed;
+  lost_ = error;
+  return Error{error, "the TCP connection could not be established"};
+}
+
+Result<void> TCPStream::connected() {
+  if (setup_ == Setup::Established) {
+    return {};
+  }
+  if (setup_ == Setup::Failed || lost_ != 0) {
+    return fail(lost_);
+  }
+  int error = 0;
+  socklen_t length = sizeof error;
+  raw::get_option(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) {
+    return fail(error);
+  }
+  const Address peer = peer_address(socket_.fd());
+  if (peer.length() == 0) {
+    tcp_info info;
+    const bool over = read_info(socket_.fd(), &info) && info.tcpi_state == TCP_CLOSE;
+    return over ? fail(ECONNRESET) : Error{EINPROGRESS, "the TCP connection is being established"};
+  }
+  local_ = local_address(socket_.fd());
+  if (local_.port() == peer.port() && local_.same_host(peer)) {
+    reset();
+    return fail(ECONNREFUSED);
+  }
+  setup_ = Setup::Established;
+  raw::set_option(socket_.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  return {};
+}
+
+IOResult TCPStream::lose(int error) {
+  if (lost_ == 0) {
+    lost_ = error;
+  }
+  return {IOResult::Kind::Lost, 0, lost_};
+}
+
+IOResult TCPStream::send(std::span<const iovec> pieces) {
+  if (lost_ != 0) {
+    return lose(lost_);
+  }
+  if (fin_sent_) {
+    return {IOResult::Kind::Lost, 0, EPIPE};
+  }
+  if (nothing_in(pieces)) {
+    return {};
+  }
+  const msghdr message = message_of(pieces);
+  const long result = raw::send(socket_.fd(), &message);
+  if (result > 0) {
+    return {IOResult::Kind::Moved, static_cast<std::size_t>(result), 0};
+  }
+  switch (-result) {
+    case 0:  // the first IOV_MAX pieces are all empty
+    case EAGAIN:
+    case ENOBUFS:  // the kernel is short of memory just now
+    case ENOMEM:
+      return {};
+    case EFAULT:
+      return {IOResult::Kind::BadMemory, 0, EFAULT};
+    default:
+      return lose(static_cast<int>(-result));
+  }
+}
+
+IOResult TCPStream::receive(std::span<const iovec> pieces) {
+  if (fin_received_) {
+    return {IOResult::Kind::Closed, 0, 0};
+  }
+  // Not when lost_ is set: sending may have met the reset first, and what the peer said before it
+  // (a Terminate perhaps) still waits in the kernel.
+  if (socket_.fd() < 0) {
+    return lose(lost_);
+  }
+  if (nothing_in(pieces)) {
+    return {};
+  }
+  msghdr message = message_of(pieces);
+  const long result = raw::receive(socket_.fd(), &message);
+  if (result > 0) {
+    return {IOResult::Kind::Moved, static_cast<std::size_t>(result), 0};
+  }
+  switch (-result) {
+    case 0:
+      if (lost_ != 0) {
+        return lose(lost_);
+      }
+      if (nothing_in(pieces.first(std::min(pieces.size(), kPiecesMax)))) {
+        return {};
+      }
+      fin_received_ = true;
+      return {IOResult::Kind::Closed, 0, 0};
+    case EAGAIN:
+    case ENOBUFS:
+    case ENOMEM:
+      return lost_ != 0 ? lose(lost_) : IOResult{};
+    case EFAULT:
+      return {IOResult::Kind::BadMemory, 0, EFAULT};
+    default:
+      return lose(static_cast<int>(-result));
+  }
+}
+
+void TCPStream::close_gracefully() {
+  if (socket_.fd() >= 0 && !fin_sent_) {
+    raw::shut_down(socket_.fd(), SHUT_WR);
+  }
+  fin_sent_ = true;
+}
+
+void TCPStream::reset() {
+  if (socket_.fd() < 0) {
+    return;
+  }
+  const linger at_once = {1, 0};
+  raw::set_option(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  socket_.close();
+  fin_received_ = false;
+  lost_ = ECONNABORTED;
+}
+
+std::size_t TCPStream::emss() {
+  tcp_info info;
+  std::size_t octets = 0;
+  if (socket_.fd() >= 0) {
+    octets = read_info(socket_.fd(), &info) ? info.tcpi_snd_mss : 0;
+    if (octets == 0) {
+      octets = emss_by_mtu(socket_.fd(), local_.family());
+    }
+  }
+  return std::max(octets, kEmssMin);
+}
+
+}  // namespace weft::transport

@@ -1,0 +1,127 @@
+// Making kernel TCP sockets: connecting and listening.
+#include "transport/tcp/tcp_transport.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "transport/tcp/socket.h"
+#include "transport/tcp/tcp_stream.h"
+
+namespace weft::transport {
+namespace {
+
+Error error_of(long result, const char* text) {
+  return {static_cast<int>(-result), text};
+}
+
+class TCPListener final : public Listener {
+ public:
+  explicit TCPListener(Socket socket)
+      : socket_(std::move(socket)), local_(local_address(socket_.fd())) {}
+
+  Result<std::unique_ptr<Stream>> accept() override;
+  int fd() const override { return socket_.fd(); }
+  Address local() const override { return local_; }
+
+ private:
+  Socket socket_;
+  Address local_;
+};
+
+Result<std::unique_ptr<Stream>> TCPListener::accept() {
+  sockaddr_storage storage = {};
+  socklen_t length = sizeof storage;
+  auto* name = reinterpret_cast<sockaddr*>(&storage);
+  const long fd = raw::accept(socket_.fd(), name, &length);
+  if (fd >= 0) {
+    return std::unique_ptr<Stream>(std::make_unique<TCPStream>(
+        Socket(static_cast<int>(fd)), TCPStream::Origin::Accepted, Address(name)));
+  }
+  switch (-fd) {
+    case EAGAIN:
+      return Error{EAGAIN, "no connection waits"};
+    case EMFILE:
+    case ENFILE:
+      return error_of(fd, "no descriptor is left for an incoming connection");
+    case ENOBUFS:
+    case ENOMEM:
+      return error_of(fd, "no memory is left for an incoming connection");
+    default:
+      // Linux reports here what befell the waiting connection (EPROTO, ENETDOWN, EHOSTUNREACH,
+      // EPERM of a firewall ...): the listener is well.
+      return Error{ECONNABORTED, "an incoming connection ended before it was accepted"};
+  }
+}
+
+Result<void> bind_source(int fd, const Address& local) {
+  if (local.port() != 0) {
+    raw::set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  } else {
+    // The port is then chosen by connect(), which knows the destination: far more connections than
+    // there are ports can leave one address.
+    raw::set_option(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+  }
+  const long result = raw::bind(fd, local.sockaddr_ptr(), local.length());
+  if (result < 0) {
+    return error_of(result, "the source address cannot be used");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, const Address& remote) {
+  if (remote.length() == 0 || (local.length() != 0 && local.family() != remote.family())) {
+    return Error{EAFNOSUPPORT, "source and destination must be of one family, IPv4 or IPv6"};
+  }
+  const long fd = raw::open_socket(remote.family(), SOCK_STREAM, IPPROTO_TCP);
+  if (fd < 0) {
+    return error_of(fd, "no TCP socket can be made");
+  }
+  Socket socket(static_cast<int>(fd));
+  set_connection_options(socket.fd());
+  const std::chrono::milliseconds patience = kConnectTimeout;
+  raw::set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count()));
+  if (!local.is_any() || local.port() != 0) {
+    if (auto bound = bind_source(socket.fd(), local); !bound) {
+      return bound.error();
+    }
+  }
+  const long result = raw::connect(socket.fd(), remote.sockaddr_ptr(), remote.length());
+  if (result < 0 && result != -EINPROGRESS) {
+    return error_of(result, "the destination cannot be reached");
+  }
+  return std::unique_ptr<Stream>(
+      std::make_unique<TCPStream>(std::move(socket), TCPStream::Origin::Connecting, remote));
+}
+
+Result<std::unique_ptr<Listener>> TCPTransport::listen(const Address& local,
+                                                       const ListenOptions& options) {
+  if (local.length() == 0) {
+    return Error{EAFNOSUPPORT, "a listener needs an IPv4 or IPv6 address"};
+  }
+  const long fd = raw::open_socket(local.family(), SOCK_STREAM, IPPROTO_TCP);
+  if (fd < 0) {
+    return error_of(fd, "no TCP socket can be made");
+  }
+  Socket socket(static_cast<int>(fd));
+  set_connection_options(socket.fd());
+  raw::set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (local.family() == AF_INET6) {
+    raw::set_option(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, options.v6_only ? 1 : 0);
+  }
+  if (const long result = raw::bind(socket.fd(), local.sockaddr_ptr(), local.length());
+      result < 0) {
+    return error_of(result, "the address cannot be listened on");
+  }
+  // Only listen() finds a port taken when its owner has SO_REUSEADDR too.
+  if (const long result = raw::listen(socket.fd(), std::max(options.backlog, 1)); result < 0) {
+    return error_of(result, "the port has another listener");
+  }
+  return std::unique_ptr<Listener>(std::make_unique<TCPListener>(std::move(socket)));
+}
+
+}  // namespace weft::transport

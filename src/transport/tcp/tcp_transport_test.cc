@@ -1,0 +1,250 @@
+// What is particular to kernel TCP; the rules common to all transports are in contract_test.cc.
+#include "transport/tcp/tcp_transport.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "transport/test_streams.h"
+
+namespace weft::transport {
+namespace {
+
+using namespace testing;
+using Kind = IOResult::Kind;
+
+class TCP : public ::testing::Test {
+ protected:
+  Pair connect_pair() { return make_pair_at(transport_, v4("127.0.0.1", 0)); }
+
+  TCPTransport transport_;
+};
+
+int option(int fd, int level, int name) {
+  int value = -1;
+  socklen_t length = sizeof value;
+  EXPECT_EQ(::getsockopt(fd, level, name, &value, &length), 0);
+  return value;
+}
+
+TEST_F(TCP, DescriptorsAreNonBlockingAndCloseOnExec) {
+  Pair pair = connect_pair();
+  for (int fd : {pair.listener->fd(), pair.active->fd(), pair.passive->fd()}) {
+    EXPECT_TRUE(::fcntl(fd, F_GETFL) & O_NONBLOCK);
+    EXPECT_TRUE(::fcntl(fd, F_GETFD) & FD_CLOEXEC);
+  }
+}
+
+TEST_F(TCP, BothEndsHaveTheConnectionOptions) {
+  Pair pair = connect_pair();
+  for (int fd : {pair.active->fd(), pair.passive->fd()}) {
+    EXPECT_NE(option(fd, IPPROTO_TCP, TCP_NODELAY), 0);
+    EXPECT_NE(option(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), kKeepaliveIdle.count());
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), kKeepaliveInterval.count());
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPCNT), kKeepaliveCount);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0) << "would end a shut window";
+  }
+}
+
+TEST_F(TCP, ConnectingIsBoundedByTheUserTimeout) {
+  Pair pair = connect_pair();
+  auto stream = transport_.connect({}, pair.listener->local());
+  ASSERT_TRUE(stream.ok());
+  EXPECT_EQ(option((*stream)->fd(), IPPROTO_TCP, TCP_USER_TIMEOUT),
+            std::chrono::milliseconds(kConnectTimeout).count());
+  ASSERT_TRUE(eventually([&] { return (*stream)->connected().ok(); }));
+  EXPECT_EQ(option((*stream)->fd(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+}
+
+TEST_F(TCP, ReuseAddressOnlyWhereItIsNeeded) {
+  Pair pair = connect_pair();
+  EXPECT_NE(option(pair.listener->fd(), SOL_SOCKET, SO_REUSEADDR), 0);
+  EXPECT_EQ(option(pair.active->fd(), SOL_SOCKET, SO_REUSEADDR), 0);
+  const std::uint16_t port = pair.active->local().port();
+  pair.active.reset();
+  pair.passive.reset();
+  auto again = transport_.connect(v4("127.0.0.1", port), pair.listener->local());
+  if (again) {  // the port may still be in TIME_WAIT: then EADDRNOTAVAIL or EADDRINUSE is right
+    EXPECT_NE(option((*again)->fd(), SOL_SOCKET, SO_REUSEADDR), 0);
+  }
+  auto address_only = transport_.connect(v4("127.0.0.8", 0), pair.listener->local());
+  ASSERT_TRUE(address_only.ok());
+  EXPECT_EQ(option((*address_only)->fd(), SOL_SOCKET, SO_REUSEADDR), 0);
+}
+
+TEST_F(TCP, PlainSocketHoldsThePort) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  const Address any = v4("127.0.0.1", 0);
+  ASSERT_EQ(::bind(fd, any.sockaddr_ptr(), any.length()), 0);
+  ASSERT_EQ(::listen(fd, 1), 0);
+  sockaddr_storage name = {};
+  socklen_t length = sizeof name;
+  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &length), 0);
+  const Address at(reinterpret_cast<const sockaddr*>(&name));
+  EXPECT_EQ(transport_.listen(at, {}).error().code, EADDRINUSE);
+  ::close(fd);
+  EXPECT_TRUE(transport_.listen(at, {}).ok());
+}
+
+TEST_F(TCP, AddressOfAnotherHostIsNotAvailable) {
+  EXPECT_EQ(transport_.listen(v4("192.0.2.1", 0), {}).error().code, EADDRNOTAVAIL);
+  Pair pair = connect_pair();
+  EXPECT_EQ(connect_errno(transport_, v4("192.0.2.1", 0), pair.listener->local()), EADDRNOTAVAIL);
+}
+
+TEST_F(TCP, ConnectionToItselfIsRefused) {
+  // With source and destination alike and nobody listening, TCP's simultaneous open succeeds.
+  auto probe = transport_.listen(v4("127.0.0.1", 0), {});
+  const Address self = (*probe)->local();
+  probe->reset();
+  EXPECT_EQ(connect_errno(transport_, self, self), ECONNREFUSED);
+}
+
+TEST_F(TCP, MappedPeerIsTheIPv4Host) {
+  auto listener = transport_.listen(v6("::", 0), {});
+  auto active = transport_.connect({}, v4("127.0.0.1", (*listener)->local().port()));
+  ASSERT_TRUE(active.ok());
+  auto passive = accept_one(**listener);
+  ASSERT_NE(passive, nullptr);
+  EXPECT_EQ(passive->peer().family(), AF_INET6);
+  EXPECT_TRUE(passive->peer().same_host(v4("127.0.0.1", 0)));
+}
+
+TEST_F(TCP, OutOfDescriptorsConcernsThatAcceptOnly) {
+  auto listener = transport_.listen(v4("127.0.0.1", 0), {});
+  auto active = transport_.connect({}, (*listener)->local());
+  ASSERT_TRUE(active.ok());
+  ASSERT_TRUE(eventually([&] { return (*active)->connected().ok(); }));
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto accepted = (*listener)->accept();
+  const auto connected = transport_.connect({}, (*listener)->local());
+  const auto listening = transport_.listen(v4("127.0.0.1", 0), {});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(accepted.error().code, EMFILE);
+  EXPECT_EQ(connected.error().code, EMFILE);
+  EXPECT_EQ(listening.error().code, EMFILE);
+  EXPECT_NE(accept_one(**listener), nullptr);
+}
+
+TEST_F(TCP, ConnectionResetBeforeAcceptDoesNotStopListening) {
+  auto listener = transport_.listen(v4("127.0.0.1", 0), {});
+  auto gone = transport_.connect({}, (*listener)->local());
+  ASSERT_TRUE(eventually([&] { return (*gone)->connected().ok(); }));
+  (*gone)->reset();
+  auto active = transport_.connect({}, (*listener)->local());
+  ASSERT_TRUE(eventually([&] { return (*active)->connected().ok(); }));
+  // Linux hands out the dead one too; either way the second comes.
+  const std::uint16_t port = (*active)->local().port();
+  EXPECT_TRUE(eventually([&] {
+    auto accepted = (*listener)->accept();
+    return accepted.ok() && (*accepted)->peer().port() == port;
+  }));
+}
+
+TEST_F(TCP, SendMovesWhatLiesBeforeAHole) {
+  Pair pair = connect_pair();
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t mapped = 64 * page;
+  void* memory =
+      ::mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* data = static_cast<std::uint8_t*>(memory);
+  ASSERT_EQ(::munmap(data + mapped, page), 0);
+  const Bytes want = pattern(mapped);
+  std::memcpy(data, want.data(), mapped);
+
+  std::size_t sent = 0;
+  Bytes got;
+  IOResult result;
+  ASSERT_TRUE(eventually([&] {
+    const iovec rest = piece(data + sent, mapped + page - sent);
+    result = pair.active->send({&rest, 1});
+    sent += result.octets;
+    const Bytes more = receive_all(*pair.passive, result.octets);
+    got.insert(got.end(), more.begin(), more.end());
+    return result.kind != Kind::Moved && result.kind != Kind::WouldBlock;
+  }));
+  EXPECT_EQ(result.kind, Kind::BadMemory);
+  EXPECT_EQ(result.error, EFAULT);
+  EXPECT_LE(sent, mapped);
+  EXPECT_EQ(got, Bytes(want.begin(), want.begin() + static_cast<long>(sent)));
+  // The connection outlives it.
+  ASSERT_TRUE(send_all(*pair.active, pattern(10)));
+  EXPECT_EQ(receive_all(*pair.passive, 10), pattern(10));
+  ::munmap(data, mapped);
+}
+
+TEST_F(TCP, ReceiveIntoReadOnlyMemoryIsBadMemory) {
+  Pair pair = connect_pair();
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* memory = ::mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_TRUE(send_all(*pair.active, pattern(10)));
+  const iovec into = piece(memory, page);
+  IOResult result;
+  eventually([&] { return (result = pair.passive->receive({&into, 1})).kind != Kind::WouldBlock; });
+  EXPECT_EQ(result.kind, Kind::BadMemory);
+  EXPECT_EQ(receive_all(*pair.passive, 10), pattern(10)) << "nothing was lost by it";
+  ::munmap(memory, page);
+}
+
+TEST_F(TCP, EmssIsTheKernels) {
+  Pair pair = connect_pair();
+  tcp_info info = {};
+  socklen_t length = sizeof info;
+  ASSERT_EQ(::getsockopt(pair.active->fd(), IPPROTO_TCP, TCP_INFO, &info, &length), 0);
+  EXPECT_EQ(pair.active->emss(), info.tcpi_snd_mss);
+  EXPECT_GT(pair.active->emss(), 1000u);
+  pair.active->reset();
+  EXPECT_EQ(pair.active->fd(), -1);
+  EXPECT_EQ(pair.active->emss(), 128u);
+}
+
+TEST_F(TCP, ResetOfAConnectingStreamFailsIt) {
+  Pair pair = connect_pair();
+  auto stream = transport_.connect({}, pair.listener->local());
+  ASSERT_TRUE(stream.ok());
+  (*stream)->reset();
+  EXPECT_EQ((*stream)->connected().error().code, ECONNABORTED);
+}
+
+TEST_F(TCP, ManySmallSendsArriveInOrder) {
+  Pair pair = connect_pair();
+  constexpr std::size_t kCount = 20'000;
+  std::thread sender([&] {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_TRUE(send_all(*pair.active, Bytes{static_cast<std::uint8_t>(i), 1, 2}));
+    }
+  });
+  const Bytes got = receive_all(*pair.passive, 3 * kCount);
+  sender.join();
+  ASSERT_EQ(got.size(), 3 * kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(got[3 * i], static_cast<std::uint8_t>(i));
+  }
+}
+
+TEST_F(TCP, EveryDescriptorIsGivenBack) {
+  const int before = ::dup(0);
+  ::close(before);
+  for (int i = 0; i < 50; ++i) {
+    Pair pair = connect_pair();
+    if (i % 2 == 0) {
+      pair.active->reset();
+    }
+    (void)transport_.listen(pair.listener->local(), {});  // fails after making its socket
+  }
+  const int after = ::dup(0);
+  ::close(after);
+  EXPECT_EQ(after, before);
+}
+
+}  // namespace
+}  // namespace weft::transport

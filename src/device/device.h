@@ -1,0 +1,209 @@
+// The face of the RNIC: the command channel, the doorbells and the events. What stands above this
+// line never sees who runs the protocol.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "base/octets.h"
+#include "base/result.h"
+#include "device/entries.h"
+#include "device/ring.h"
+
+namespace weft::device {
+
+/// Names of things inside the device; 0 is never valid.
+using PDNumber = std::uint32_t;
+using CQNumber = std::uint32_t;
+using SRQNumber = std::uint32_t;
+using QPNumber = std::uint32_t;          ///< 24 bits
+using ConnectionNumber = std::uint64_t;  ///< never reused: a stale one is refused (EINVAL)
+using ListenerNumber = std::uint64_t;
+
+/// Access rights of a region; the values of core::Access, which the engine asserts.
+enum RegionAccess : std::uint32_t {
+  kLocalWrite = 1u << 0,
+  kRemoteWrite = 1u << 1,
+  kRemoteRead = 1u << 2,
+  kRemoteAtomic = 1u << 3,
+  kWindowBind = 1u << 4,
+  kZeroBased = 1u << 5,
+};
+
+struct RegionRequest {
+  PDNumber pd = 0;
+  std::uint32_t access = 0;
+  std::uint64_t address = 0;
+  std::uint64_t octets = 0;
+  std::uint64_t base_to = 0;  ///< TO of the first octet: the address, or the iova asked for
+};
+
+struct QPRequest {
+  PDNumber pd = 0;
+  CQNumber send_cq = 0;
+  CQNumber receive_cq = 0;
+  SRQNumber srq = 0;                ///< 0: an RQ of its own
+  std::uint32_t send_depth = 1;     ///< 1..kQueueDepthMax
+  std::uint32_t receive_depth = 1;  ///< ignored with an SRQ
+  std::uint32_t send_sges = 1;      ///< 1..kSGECountMax
+  std::uint32_t receive_sges = 1;
+  std::uint32_t inline_octets = 0;  ///< 0..kInlineOctetsMax
+  std::uint64_t cookie = 0;         ///< comes back in completions and events
+};
+inline constexpr std::uint32_t kQueueDepthMax = 32768;
+inline constexpr std::uint32_t kCQDepthMax = 1u << 20;
+inline constexpr std::uint16_t kReadDepthMax = 128;  ///< IRD and ORD of one QP
+
+/// What create_qp grants: at least what was asked for. The rings stay valid until destroy_qp.
+struct QPFace {
+  QPNumber number = 0;
+  Ring send;     ///< the host produces SendEntry
+  Ring receive;  ///< the host produces ReceiveEntry; without capacity when the QP uses an SRQ
+  std::uint32_t send_sges = 0;
+  std::uint32_t receive_sges = 0;
+  std::uint32_t inline_octets = 0;
+};
+struct SRQFace {
+  SRQNumber number = 0;
+  Ring receive;
+  std::uint32_t sges = 0;
+};
+struct CQFace {
+  CQNumber number = 0;
+  Ring completions;  ///< the host consumes CompletionEntry
+};
+
+/// The verbs draft's states, as query_qp shows them.
+enum class QPState : std::uint8_t { Idle, RTS, Closing, Terminate, Error };
+struct QPStatus {
+  QPState state = QPState::Idle;
+  std::uint16_t ird = 0, ord = 0;
+  std::uint16_t terminate_sent = 0, terminate_received = 0;  ///< 0xLTCC, with the flags below
+  bool has_terminate_sent = false, has_terminate_received = false;
+};
+enum class QPCommand : std::uint8_t { Close, Terminate, Fail, Reset };
+
+/// Parameters of connect and accept.
+struct ConnectRequest {
+  QPNumber qp = 0;        ///< an Idle QP
+  std::uint16_t ird = 0;  ///< responder_resources: Reads the peer may open at us
+  std::uint16_t ord = 0;  ///< initiator_depth: Reads we may open
+  Octets private_data;    ///< copied before the call returns; at most 508 octets
+};
+
+enum class ConnectionEventKind : std::uint8_t {
+  Requested,     ///< on a listener: `connection` waits for accept or reject
+  Established,   ///< RTS on both rings; `private_data` is the responder's (active side)
+  Rejected,      ///< active side: by the peer's consumer
+  Failed,        ///< never established: `error` is the errno (ECONNREFUSED, ETIMEDOUT, EPROTO ...)
+  Disconnected,  ///< after Established: the stream is over and the QP's queues are flushed (or the
+                 ///< QP is gone); exactly once
+};
+
+struct ConnectionEvent {
+  ConnectionEventKind kind;
+  ConnectionNumber connection = 0;
+  std::uint64_t cookie = 0;  ///< of connect/accept; for Requested: of the listener
+  int error = 0;             ///< Failed, Rejected (ECONNREFUSED), Disconnected (0, or why)
+  const char* text = "";     ///< a static sentence for people, with Failed and Disconnected
+  bool has_depths = false;   ///< the peer told its IRD/ORD (RFC 6581)
+  std::uint16_t peer_ird = 0, peer_ord = 0;
+  Octets private_data;                     ///< valid during the call only
+  sockaddr_storage local = {}, peer = {};  ///< Requested, Established
+};
+
+enum class AsyncEventKind : std::uint8_t {
+  CQError,         ///< overflow; cookie of the CQ
+  QPFatal,         ///< local catastrophic error; cookie of the QP
+  QPRequestError,  ///< the peer was terminated for a bad request (protocol); cookie of the QP
+  QPAccessError,   ///< the peer was terminated for an access violation; cookie of the QP
+  SRQLimit,        ///< fewer receives than the limit; cookie of the SRQ
+  LastReceive,     ///< a QP with an SRQ is in Error and will take no more receives
+};
+struct AsyncEvent {
+  AsyncEventKind kind;
+  std::uint64_t cookie = 0;
+};
+
+/// Where the device reports. Called with the device's progress lock held, from whatever thread made
+/// the progress: queue the event, wake the waiter, return; never block and never call the Device.
+class Events {
+ public:
+  virtual void handle_completion_event(std::uint64_t cq_cookie) = 0;
+  virtual void handle_async_event(const AsyncEvent&) = 0;
+  virtual void handle_connection_event(const ConnectionEvent&) = 0;
+
+ protected:
+  ~Events() = default;
+};
+
+/// One RNIC. Every call may come from any thread. Control calls may wait for the progress lock;
+/// doorbells and poll do not wait.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // Protection and memory. Errors: ENOMEM (limit reached), EINVAL (unknown number, bad rights),
+  // EBUSY (destroy of something in use).
+  virtual Result<PDNumber> create_pd() = 0;
+  virtual Result<void> destroy_pd(PDNumber) = 0;
+  virtual Result<std::uint32_t> register_region(const RegionRequest&) = 0;  ///< gives the STag
+  virtual Result<void> reregister_region(std::uint32_t stag, const RegionRequest&) = 0;
+  /// Returns when no placement into the region is under way, and none can start.
+  virtual Result<void> deregister_region(std::uint32_t stag) = 0;
+
+  // Queues.
+  virtual Result<CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) = 0;
+  virtual Result<void> destroy_cq(CQNumber) = 0;  ///< EBUSY while a QP uses it
+  /// Moves the unread entries to a new ring; ENOSPC when they do not fit. The caller holds its own
+  /// consumer lock and uses the returned face from then on.
+  virtual Result<CQFace> resize_cq(CQNumber, std::uint32_t depth) = 0;
+  virtual Result<SRQFace> create_srq(PDNumber, std::uint32_t depth, std::uint32_t sges,
+                                     std::uint64_t cookie) = 0;
+  virtual Result<void> destroy_srq(SRQNumber) = 0;
+  /// Arms the SRQ limit event: fires once when fewer than `limit` receives are left; 0 disarms.
+  virtual Result<void> set_srq_limit(SRQNumber, std::uint32_t limit) = 0;
+  virtual Result<QPFace> create_qp(const QPRequest&) = 0;
+  /// Ends the stream (reset if still connected) and drops the queues without completions.
+  virtual Result<void> destroy_qp(QPNumber) = 0;
+  virtual Result<void> command_qp(QPNumber, QPCommand) = 0;
+  virtual Result<QPStatus> query_qp(QPNumber) = 0;
+
+  // Connections. Addresses are AF_INET or AF_INET6. Results arrive as ConnectionEvents.
+  virtual Result<ListenerNumber> listen(const sockaddr* local, int backlog, bool v6_only,
+                                        std::uint64_t cookie) = 0;
+  virtual Result<void> listener_address(ListenerNumber, sockaddr_storage* local) = 0;
+  /// Connections that wait for accept/reject live on; half-open startups are dropped.
+  virtual Result<void> close_listener(ListenerNumber) = 0;
+  /// `local` may be null or have port 0.
+  virtual Result<ConnectionNumber> connect(const sockaddr* local, const sockaddr* remote,
+                                           const ConnectRequest&, std::uint64_t cookie) = 0;
+  virtual Result<void> accept(ConnectionNumber, const ConnectRequest&, std::uint64_t cookie) = 0;
+  virtual Result<void> reject(ConnectionNumber, Octets private_data) = 0;
+  /// Graceful close of an established connection (what rdma_disconnect does). ENOTCONN if it is
+  /// over.
+  virtual Result<void> disconnect(ConnectionNumber) = 0;
+  /// The consumer forgets this connection: no more events; resets it if still being set up.
+  virtual Result<void> release(ConnectionNumber) = 0;
+
+  // Doorbells: entries were published on that ring.
+  virtual void ring_send(QPNumber) = 0;
+  virtual void ring_receive(QPNumber) = 0;
+  virtual void ring_shared_receive(SRQNumber) = 0;
+  /// One event for the next completion (or the next solicited one).
+  virtual Result<void> arm_cq(CQNumber, bool solicited_only) = 0;
+
+  // Progress.
+  /// Called by a consumer that found its CQ empty: runs the protocol in this thread if nobody else
+  /// is at it. Never blocks.
+  virtual void poll() = 0;
+  /// Engine inline: readable when progress() has something to do, else -1 (a thread does it).
+  virtual int progress_fd() const = 0;
+  /// Engine inline: does what is due; called by blocking calls between waits. `timeout_ms()` bounds
+  /// the wait (-1: none).
+  virtual void progress() = 0;
+  virtual int timeout_ms() = 0;
+};
+
+}  // namespace weft::device

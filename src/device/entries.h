@@ -1,0 +1,105 @@
+// The entries of the work and completion rings: plain, position-independent, one cache line each
+// when small. The device copies an entry once, checks the copy and uses the copy.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::device {
+
+inline constexpr std::uint32_t kSGECountMax = 32;
+inline constexpr std::uint32_t kInlineOctetsMax = 512;
+
+/// One run of local registered memory. The layout of ibv_sge.
+struct SGEntry {
+  std::uint64_t address;
+  std::uint32_t octets;
+  std::uint32_t stag;
+};
+static_assert(sizeof(SGEntry) == 16);
+
+enum class SendOpcode : std::uint8_t {
+  Send,
+  SendInvalidate,
+  Write,
+  Read,
+  ReadInvalidate,
+  LocalInvalidate,
+};
+
+enum SendFlag : std::uint8_t {
+  kSignaled = 1 << 0,
+  kSolicited = 1 << 1,
+  kReadFence = 1 << 2,
+  kLocalFence = 1 << 3,
+  kInline = 1 << 4,  ///< inline_octets octets follow instead of SGEs
+};
+
+/// A send queue entry. SGEs or inline octets follow directly: two SGEs or 32 octets of inline data
+/// fit the first cache line.
+struct SendEntry {
+  std::uint64_t wr_id;
+  std::uint64_t remote_to;
+  std::uint32_t remote_stag;
+  std::uint32_t invalidate_stag;
+  SendOpcode opcode;
+  std::uint8_t flags;  ///< SendFlag bits
+  std::uint16_t sge_count;
+  std::uint32_t inline_octets;
+
+  SGEntry* sges() { return reinterpret_cast<SGEntry*>(this + 1); }
+  std::uint8_t* inline_data() { return reinterpret_cast<std::uint8_t*>(this + 1); }
+};
+static_assert(sizeof(SendEntry) == 32);
+
+/// A receive queue entry; three SGEs fit the first cache line.
+struct ReceiveEntry {
+  std::uint64_t wr_id;
+  std::uint32_t sge_count;
+  std::uint32_t reserved;
+
+  SGEntry* sges() { return reinterpret_cast<SGEntry*>(this + 1); }
+};
+static_assert(sizeof(ReceiveEntry) == 16);
+
+/// The values of core::WorkStatus and core::WorkOpcode, which the engine asserts.
+enum class CompletionStatus : std::uint8_t {
+  Success,
+  LocalLength,
+  LocalQPOperation,
+  LocalProtection,
+  Flushed,
+  BadResponse,
+  RemoteAccess,
+  RemoteOperation,
+  Fatal,
+};
+enum class CompletionOpcode : std::uint8_t {
+  Send,
+  SendInvalidate,
+  Write,
+  Read,
+  ReadInvalidate,
+  LocalInvalidate,
+  Receive,
+};
+enum CompletionFlag : std::uint8_t {
+  kSolicitedEvent = 1 << 0,
+  kInvalidated = 1 << 1,  ///< invalidated_stag is valid
+};
+
+struct CompletionEntry {
+  std::uint64_t wr_id;
+  std::uint64_t qp_cookie;     ///< as given to create_qp
+  std::uint64_t timestamp_ns;  ///< CLOCK_MONOTONIC when it was written
+  std::uint32_t qp_number;
+  std::uint32_t octets;
+  std::uint32_t invalidated_stag;
+  CompletionStatus status;
+  CompletionOpcode opcode;
+  std::uint8_t flags;  ///< CompletionFlag bits
+  std::uint8_t reserved;
+  std::uint64_t reserved2[3];
+};
+static_assert(sizeof(CompletionEntry) == 64);
+
+}  // namespace weft::device

@@ -1,0 +1,72 @@
+// How work requests end: in order when they succeed, flushed when the stream is over.
+#include "core/qp/qp.h"
+
+namespace weft::core {
+
+//= RDM-19 RDM-20
+// Completes from the front what is done. A Send or Write is done when the transport took its last
+// octet (RFC 5040 §5.5-14), a Read when its last segment was placed; what is done behind something
+// that is not waits.
+void QP::retire() {
+  while (!open_work_.empty()) {
+    OpenWork& work = open_work_.front();
+    const bool handed_over = work.phase == WorkPhase::Sent && !work.is_read() &&
+                             work.end_position <= accepted_;
+    if (!handed_over && work.phase != WorkPhase::Done) return;
+    complete_work(work, WorkStatus::Success);
+    open_work_.pop();
+  }
+}
+
+void QP::complete_work(const OpenWork& work, WorkStatus status) {
+  Completion completion;
+  completion.id = work.id;
+  completion.status = status;
+  completion.opcode = work.opcode;
+  completion.signaled = work.signaled || status != WorkStatus::Success;
+  completion.octets = work.octets;
+  queues_.complete(completion);
+}
+
+// In Terminate the send queue keeps its entries until the transport has taken what was produced:
+// it may still be sending from their memory, which is the program's again once they complete.
+void QP::flush_queues() {
+  if (state_ != QPState::Terminate && state_ != QPState::Error) return;
+  flush_receives();
+  if (state_ == QPState::Error || accepted_ >= flush_position_) flush_sends();
+}
+
+void QP::flush_sends() {
+  retire();
+  open_reads_.clear();
+  while (!open_work_.empty()) {
+    const OpenWork& work = open_work_.front();
+    const bool failed = work.phase == WorkPhase::Failed;
+    complete_work(work, failed ? work.status : WorkStatus::Flushed);
+    open_work_.pop();
+  }
+  SendWR wr;
+  while (queues_.take_send(wr)) {
+    const bool unknown = wr.opcode >= WorkOpcode::Receive;
+    queues_.complete({.id = wr.id, .status = WorkStatus::Flushed,
+                      .opcode = unknown ? WorkOpcode::Send : wr.opcode});
+  }
+}
+
+void QP::flush_receives() {
+  if (receive_.open) complete_receive(WorkStatus::Flushed, false);
+  ReceiveWR wr;
+  while (queues_.take_receive_to_flush(wr)) {
+    queues_.complete(
+        {.id = wr.id, .status = WorkStatus::Flushed, .opcode = WorkOpcode::Receive});
+  }
+}
+
+//= DDP-15
+// Work posted after the stream's end. In Closing it makes the close a bad one (verbs draft §6.2).
+void QP::flush(Instant) {
+  if (state_ == QPState::Closing && queues_.send_pending()) return bad_close();
+  flush_queues();
+}
+
+}  // namespace weft::core

@@ -1,0 +1,173 @@
+// Octets that arrived: FPDU by FPDU, header judged, then to the handler of its message kind.
+#include "core/qp/qp.h"
+
+#include <algorithm>
+#include <variant>
+
+namespace weft::core {
+namespace {
+
+// A call takes no more than this, so that one busy stream cannot keep the engine from the others.
+constexpr std::size_t kFPDUsMax = 64;
+constexpr std::size_t kOctetsMax = std::size_t{1} << 20;
+
+/// The arrived octets less what was consumed. The first FPDU sees the list as it came. After it
+/// the first part has to be cut, for which the parts are copied: as many as fit; an FPDU that needs
+/// more of them is left for the next call, where it is the first.
+class Remaining {
+ public:
+  explicit Remaining(const OctetList& arrived) : list_(arrived) {}
+  const OctetList& list() const { return list_; }
+  bool complete() const { return beyond_.empty(); }
+
+  void consume(std::size_t octets) {
+    if (!copied_) {
+      copied_ = true;
+      beyond_ = list_.parts;
+      refill(0);
+    }
+    while (octets > 0) {
+      if (first_ == count_) refill(0);
+      Octets& part = parts_[first_];
+      const std::size_t n = std::min(octets, part.size());
+      part = part.subspan(n);
+      octets -= n;
+      if (part.empty()) ++first_;
+    }
+    if (!beyond_.empty() && first_ > 0) refill(count_ - first_);
+    list_.parts = std::span<const Octets>(parts_ + first_, count_ - first_);
+  }
+
+ private:
+  // Moves the `kept` parts still in use to the front and fills up behind them.
+  void refill(std::size_t kept) {
+    for (std::size_t i = 0; i < kept; ++i) parts_[i] = parts_[first_ + i];
+    const std::size_t more = std::min(kPartsMax - kept, beyond_.size());
+    for (std::size_t i = 0; i < more; ++i) parts_[kept + i] = beyond_[i];
+    beyond_ = beyond_.subspan(more);
+    first_ = 0;
+    count_ = kept + more;
+  }
+
+  static constexpr std::size_t kPartsMax = 16;
+  Octets parts_[kPartsMax];
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+  std::span<const Octets> beyond_;
+  bool copied_ = false;
+  OctetList list_;
+};
+
+}  // namespace
+
+Received QP::handle_octets(const OctetList& arrived, Instant now) {
+  Received received;
+  Remaining remaining(arrived);
+  for (std::size_t count = 0; count < kFPDUsMax && received.consumed < kOctetsMax; ++count) {
+    //= DDP-21
+    // After an error, and where there is no stream, whatever arrives is dropped.
+    if (state_ != QPState::RTS && state_ != QPState::Closing) {
+      received.consumed = arrived.size();
+      return received;
+    }
+    const auto found = deframer_.next(remaining.list());
+    if (const auto* needs = std::get_if<FPDUNeeds>(&found)) {
+      if (remaining.complete()) received.wanted = needs->octets_total;
+      return received;
+    }
+    if (const auto* error = std::get_if<wire::TermError>(&found)) {
+      //= DDP-18
+      state_ == QPState::Closing ? bad_close() : protocol_error(*error, nullptr, now);
+      continue;
+    }
+    const auto& fpdu = *std::get_if<ArrivedFPDU>(&found);
+    if (!first_fpdu_arrived_) {
+      first_fpdu_arrived_ = true;
+      if (stream_.role == Role::Responder) notify(QPNotice::Kind::FirstFPDUArrived);
+    }
+    if (handle_segment(fpdu.ulpdu, now) == SegmentFate::HeldBack) {
+      received.held_back = true;
+      return received;
+    }
+    deframer_.consume(fpdu);
+    received.consumed += fpdu.stream_octets;
+    remaining.consume(fpdu.stream_octets);
+  }
+  return received;
+}
+
+//= RDM-01 DDP-05
+QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
+  ArrivedSegment segment;
+  segment.ulpdu_octets = ulpdu.octets_left();
+  UlpduCursor header = ulpdu;
+  segment.raw_octets = std::min(segment.ulpdu_octets, wire::kDDPHeaderOctetsMax);
+  header.copy(MutableOctets(segment.raw).first(segment.raw_octets));
+  const auto ddp = wire::DDPHeader::parse(Octets(segment.raw, segment.raw_octets));
+  if (!ddp) {
+    // Too short to say what it is: there is no header to send back.
+    if (state_ == QPState::Closing) return bad_close(), SegmentFate::Consumed;
+    return protocol_error(wire::TermError::DDPLocalCatastrophic, nullptr, now),
+           SegmentFate::Consumed;
+  }
+  segment.ddp = *ddp;
+  segment.raw_octets = ddp->octets();
+  ulpdu.copy(MutableOctets(segment.raw).first(segment.raw_octets));
+
+  const wire::Opcode opcode = wire::rdmap_opcode(ddp->rdmap_control);
+  const std::optional<wire::TermError> fault = judge_header(segment);
+  if (state_ == QPState::Closing && (fault || opcode != wire::Opcode::Terminate)) {
+    return bad_close(), SegmentFate::Consumed;
+  }
+  if (fault) return protocol_error(*fault, &segment, now), SegmentFate::Consumed;
+  switch (opcode) {
+    case wire::Opcode::Write: handle_write(segment, ulpdu, now); break;
+    case wire::Opcode::ReadRequest: handle_read_request(segment, ulpdu, now); break;
+    case wire::Opcode::ReadResponse: handle_read_response(segment, ulpdu, now); break;
+    case wire::Opcode::Terminate: handle_terminate(ulpdu, now); break;
+    default: return handle_send(segment, ulpdu, now);  // the four Sends: judge_header let no other by
+  }
+  return SegmentFate::Consumed;
+}
+
+// Everything that can be judged without knowing the message: versions, opcode, queue. The layers
+// are judged from below, and the opcode before the queue it belongs to. Reserved bits are nobody's.
+//= DDP-02 RDM-03
+std::optional<wire::TermError> QP::judge_header(const ArrivedSegment& segment) const {
+  const wire::DDPHeader& ddp = segment.ddp;
+  //= DDP-03 DDP-23 RDM-29
+  if (ddp.version != wire::kDDPVersion) {
+    return ddp.tagged ? wire::TermError::DDPTaggedVersion : wire::TermError::DDPUntaggedVersion;
+  }
+  if (wire::rdmap_version(ddp.rdmap_control) != wire::kRDMAPVersion) {
+    return wire::TermError::RDMAPVersion;
+  }
+  const wire::OpcodeTraits& traits = wire::traits(ddp.rdmap_control);
+  const wire::Model model = ddp.tagged ? wire::Model::Tagged : wire::Model::Untagged;
+  if (!traits.supported || traits.model != model) return wire::TermError::RDMAPUnexpectedOpcode;
+  if (ddp.tagged) return {};
+  if (ddp.qn != traits.queue) return wire::TermError::DDPUntaggedInvalidQN;
+  return judge_queue(ddp);
+}
+
+// Over a byte stream nothing is lost or overtaken: a gap in MSN or MO is an error of the peer's, and
+// waiting for what should fill it would hang the QP.
+//= DDP-11 DDP-19
+std::optional<wire::TermError> QP::judge_queue(const wire::DDPHeader& ddp) const {
+  switch (ddp.qn) {
+    case wire::kSendQueue:
+      if (ddp.msn != expected_send_msn_) return wire::TermError::DDPUntaggedMSNRange;
+      if (ddp.mo != receive_.received) return wire::TermError::DDPUntaggedInvalidMO;
+      return {};
+    case wire::kReadRequestQueue:
+      if (ddp.msn != expected_read_msn_) return wire::TermError::DDPUntaggedMSNRange;
+      if (ddp.mo != 0) return wire::TermError::DDPUntaggedInvalidMO;
+      return {};
+    default:
+      // The Terminate queue: the peer is done with the stream, and being strict with its last
+      // message would only hide its reason.
+      return {};
+  }
+}
+
+}  // namespace weft::core

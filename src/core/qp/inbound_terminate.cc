@@ -1,0 +1,69 @@
+// Terminate: the peer's last words, and which work request of ours they are about (RFC 5040 §5.4).
+#include "core/qp/qp.h"
+
+#include <algorithm>
+
+namespace weft::core {
+namespace {
+
+/// Does the header that the peer quotes belong to this WR?
+bool is_quoted(const OpenWork& work, const wire::DDPHeader& quoted) {
+  if (quoted.tagged) {
+    return wire::rdmap_opcode(quoted.rdmap_control) == wire::Opcode::Write &&
+           work.opcode == WorkOpcode::Write && work.remote_stag == quoted.stag &&
+           quoted.to - work.remote_to <= work.octets;
+  }
+  if (quoted.qn == wire::kSendQueue) return work.is_send() && work.msn == quoted.msn;
+  // A Read's number is drawn when its request leaves.
+  return quoted.qn == wire::kReadRequestQueue && work.is_read() &&
+         work.phase == WorkPhase::Sent && work.msn == quoted.msn;
+}
+
+/// Without a quotation, as some peers send it: can an error of this kind be about such a WR?
+bool is_of_kind(const OpenWork& work, wire::TermError error) {
+  if (error == wire::TermError::RDMAPCannotInvalidate) {
+    return work.opcode == WorkOpcode::SendInvalidate;
+  }
+  if (wire::layer(error) == 1) {
+    return wire::etype(error) == 1 ? work.opcode == WorkOpcode::Write : work.is_send();
+  }
+  return wire::etype(error) == 1 && work.is_read();
+}
+
+}  // namespace
+
+// Whatever it says it is believed and never answered: a second Terminate would be about the first.
+void QP::handle_terminate(UlpduCursor& payload, Instant now) {
+  std::uint8_t octets[wire::kTerminateOctetsMax];
+  const std::size_t size = std::min(payload.octets_left(), sizeof octets);
+  payload.copy(MutableOctets(octets).first(size));
+  wire::Terminate message;
+  if (const auto parsed = wire::Terminate::parse(Octets(octets, size))) message = *parsed;
+
+  if (!step(QPEvent::TerminateArrived)) return;
+  terminate_received_ = message.error;
+  notify(QPNotice::Kind::TerminateArrived, message.error);
+  blame_work(message);
+  action_ = LLPAction::CloseGracefully;
+  stop_work(now);
+}
+
+// At most one WR ends with the peer's reason, and only if the Terminate can be about it: an error
+// of the remote protection or operation kind, or of DDP. The quoted headers name the message.
+void QP::blame_work(const wire::Terminate& message) {
+  const std::uint8_t layer = wire::layer(message.error), etype = wire::etype(message.error);
+  if (layer > 1 || etype == 0) return;
+  std::optional<wire::DDPHeader> quoted;
+  if (!message.ddp_header.empty()) quoted = wire::DDPHeader::parse(message.ddp_header);
+
+  for (std::uint32_t i = 0; i < open_work_.size(); ++i) {
+    OpenWork& work = open_work_[i];
+    if (work.phase != WorkPhase::Sent && work.phase != WorkPhase::Sending) continue;
+    if (quoted ? !is_quoted(work, *quoted) : !is_of_kind(work, message.error)) continue;
+    work.phase = WorkPhase::Failed;
+    work.status = etype == 1 ? WorkStatus::RemoteAccess : WorkStatus::RemoteOperation;
+    return;
+  }
+}
+
+}  // namespace weft::core

@@ -1,0 +1,93 @@
+// What a QP has open: work requests it took, Reads of both directions, the message that arrives.
+#pragma once
+
+#include <cstdint>
+
+#include "base/octets.h"
+#include "core/work.h"
+#include "wire/ddp.h"
+#include "wire/numbers.h"
+#include "wire/rdmap.h"
+
+namespace weft::core {
+
+/// A send queue entry's life. Waiting -> Sending -> Sent -> Done, or Failed from anywhere.
+enum class WorkPhase : std::uint8_t {
+  Waiting,  ///< taken; a fence or the ORD keeps it from starting
+  Sending,  ///< some segments may have been produced, the last one was not
+  Sent,     ///< every segment was produced: the transport or the peer has the next word
+  Done,     ///< succeeded; waits for its turn to complete
+  Failed,   ///< `status` says how
+};
+
+/// One send queue entry between take_send() and complete().
+struct OpenWork {
+  std::uint64_t id = 0;
+  std::uint64_t remote_to = 0;
+  std::uint64_t end_position = 0;  ///< stream octets produced when its last segment was; from Sent on
+  Octets inline_data;
+  SGE* sges = nullptr;             ///< our copy
+  std::uint32_t sge_count = 0;
+  std::uint32_t sge_index = 0;     ///< the gather cursor: the next octet to send
+  std::uint32_t sge_offset = 0;
+  std::uint32_t octets = 0;        ///< message length; of a Read: what it fetches
+  std::uint32_t sent = 0;          ///< of which produced
+  STag remote_stag;
+  STag invalidate_stag;
+  MSN msn;                         ///< of Sends and Reads
+  WorkOpcode opcode = WorkOpcode::Send;
+  WorkPhase phase = WorkPhase::Waiting;
+  WorkStatus status = WorkStatus::Success;
+  bool signaled = true;
+  bool solicited = false;
+  bool read_fence = false;
+  bool local_fence = false;
+
+  bool is_send() const {
+    return opcode == WorkOpcode::Send || opcode == WorkOpcode::SendInvalidate;
+  }
+  bool is_read() const {
+    return opcode == WorkOpcode::Read || opcode == WorkOpcode::ReadInvalidate;
+  }
+};
+
+/// A Read of ours that the peer has not answered to the end.
+struct OpenRead {
+  OpenWork* work = nullptr;    ///< null: the RTR, which is no work request
+  MSN msn;
+  STag sink_stag;
+  std::uint64_t sink_to = 0;
+  std::uint32_t octets = 0;
+  std::uint32_t received = 0;  ///< placed so far
+};
+
+/// A Read of the peer's that we have not answered to the end.
+struct InboundRead {
+  wire::ReadRequest request;
+  MSN msn;
+  std::uint32_t sent = 0;  ///< produced so far
+};
+
+/// The untagged message on queue 0 that is arriving, and the receive buffer it fills.
+struct OpenReceive {
+  bool open = false;
+  std::uint8_t control = 0;  ///< RDMAP control octet of the first segment
+  STag invalidate_stag;
+  std::uint64_t id = 0;
+  std::uint64_t capacity = 0;  ///< octets of all SGEs
+  std::uint32_t received = 0;
+  std::uint32_t sge_count = 0;
+  std::uint32_t sge_index = 0;  ///< the scatter cursor
+  std::uint32_t sge_offset = 0;
+};
+
+/// The segment that is being handled. Lives as long as the call that found it.
+struct ArrivedSegment {
+  wire::DDPHeader ddp;
+  /// The header as it arrived, for a Terminate to quote: DDP, then that of a Read Request.
+  std::uint8_t raw[wire::kDDPHeaderOctetsMax + wire::ReadRequest::kOctets];
+  std::size_t raw_octets = 0;
+  std::size_t ulpdu_octets = 0;
+};
+
+}  // namespace weft::core

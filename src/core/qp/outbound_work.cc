@@ -1,0 +1,239 @@
+// Send queue entries: taken, checked, cut into segments.
+#include <algorithm>
+
+#include "core/qp/qp.h"
+
+namespace weft::core {
+
+// Makes the next WR ready for its first segment. False: none, or a fence, the ORD or an error holds
+// it. Local invalidations take effect here and the search goes on.
+bool QP::start_work(Instant now) {
+  while (state_ == QPState::RTS) {
+    const bool waiting = !open_work_.empty() && open_work_.back().phase == WorkPhase::Waiting;
+    if (!waiting && !take_work()) return false;
+    OpenWork& work = open_work_.back();
+    if (work.phase == WorkPhase::Failed) return fail_work(work, work.status, now), false;
+    if (!may_start(work)) return false;
+    const WorkStatus status = check_work(work);
+    if (status != WorkStatus::Success) return fail_work(work, status, now), false;
+    if (work.opcode != WorkOpcode::LocalInvalidate) {
+      work.phase = WorkPhase::Sending;
+      if (work.is_send()) work.msn = send_msn_;
+      return true;
+    }
+    if (!memory_.invalidate(work.invalidate_stag, config_.pd)) {
+      return fail_work(work, WorkStatus::LocalProtection, now), false;
+    }
+    work.phase = WorkPhase::Done;
+    retire();
+  }
+  return false;
+}
+
+// Copies the oldest posted WR, whose spans are good only for this call. False: none, or no slot.
+bool QP::take_work() {
+  SendWR wr;
+  if (open_work_.full() || !queues_.take_send(wr)) return false;
+  OpenWork& work = open_work_.push();
+  work.id = wr.id;
+  work.opcode = wr.opcode;
+  work.signaled = wr.signaled;
+  work.solicited = wr.solicited;
+  work.read_fence = wr.read_fence;
+  work.local_fence = wr.local_fence;
+  work.remote_stag = wr.remote_stag;
+  work.remote_to = wr.remote_to;
+  work.invalidate_stag = wr.invalidate_stag;
+  work.inline_data = wr.inline_data;
+  work.sges = send_sges_ + std::size_t{open_work_.slot(work)} * config_.send_sges;
+
+  // What cannot even be noted down fails when its turn has come, that is now: nothing is before it.
+  const std::size_t sges_max = work.is_read() ? 1 : config_.send_sges;
+  std::uint64_t octets = wr.inline_data.size();
+  const bool unknown = wr.opcode >= WorkOpcode::Receive;
+  if (unknown || wr.sges.size() > sges_max || (work.is_read() && octets > 0)) {
+    if (unknown) work.opcode = WorkOpcode::Send;  // completions of this queue are no receives
+    work.phase = WorkPhase::Failed;
+    work.status = WorkStatus::LocalQPOperation;
+    return true;
+  }
+  if (octets == 0) {
+    work.sge_count = static_cast<std::uint32_t>(wr.sges.size());
+    for (std::uint32_t i = 0; i < work.sge_count; ++i) {
+      work.sges[i] = wr.sges[i];
+      octets += wr.sges[i].octets;
+    }
+  }
+  //= DDP-08
+  if (octets > 0xffffffffu) {
+    work.phase = WorkPhase::Failed;
+    work.status = WorkStatus::LocalLength;
+  }
+  work.octets = static_cast<std::uint32_t>(octets);
+  return true;
+}
+
+bool QP::may_start(const OpenWork& work) const {
+  if (work.local_fence && open_work_.size() > 1) return false;
+  if (work.read_fence && !open_reads_.empty()) return false;
+  // With an ORD of 0 a Read starts at once: to fail.
+  //= RDM-23
+  return !work.is_read() || ord_ == 0 || open_reads_.size() < ord_;
+}
+
+// The checks before the first octet leaves. Lengths of 0 are not checked (verbs draft §7).
+WorkStatus QP::check_work(const OpenWork& work) const {
+  if (work.is_read()) {
+    if (ord_ == 0) return WorkStatus::LocalQPOperation;
+    if (work.octets == 0) return WorkStatus::Success;
+    const SGE& sink = work.sges[0];
+    return memory_.check(sink.stag, sink.to, sink.octets, kLocalWrite, config_.pd)
+               ? WorkStatus::Success
+               : WorkStatus::LocalProtection;
+  }
+  // gather() checks what it gathers, and of one segment that is all: no need to look twice.
+  if (work.octets <= mulpdu_ - wire::kUntaggedHeaderOctets) return WorkStatus::Success;
+  for (std::uint32_t i = 0; i < work.sge_count; ++i) {
+    const SGE& sge = work.sges[i];
+    if (sge.octets > 0 && !memory_.check(sge.stag, sge.to, sge.octets, 0, config_.pd)) {
+      return WorkStatus::LocalProtection;
+    }
+  }
+  return WorkStatus::Success;
+}
+
+bool QP::transmit_work(TransmitBatch& batch, Instant now) {
+  OpenWork& work = open_work_.back();
+  if (work.is_read()) return transmit_read_request(batch, work);
+  const std::size_t header_octets =
+      work.is_send() ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
+  const std::uint32_t octets = std::min(work.octets - work.sent,
+                                        mulpdu_ - static_cast<std::uint32_t>(header_octets));
+  const std::uint32_t index = work.sge_index, offset = work.sge_offset;
+  const std::optional<std::uint32_t> pieces = gather(work, octets);
+  if (!pieces) {
+    return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
+  }
+
+  std::uint8_t raw[wire::kDDPHeaderOctetsMax];
+  const wire::DDPHeader header = work_header(work, octets);
+  header.encode(raw);
+  switch (append(batch, Octets(raw, header_octets), std::span(pieces_, *pieces), false)) {
+    case Framed::NoRoom:
+      work.sge_index = index;
+      work.sge_offset = offset;
+      return false;
+    case Framed::MemoryGone:
+      return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
+    case Framed::Done: break;
+  }
+  work.sent += octets;
+  if (header.last) {
+    if (work.is_send()) send_msn_ = send_msn_.next();
+    work.end_position = produced_;
+    work.phase = WorkPhase::Sent;
+    outbound_ = OutboundMessage::None;
+  }
+  return true;
+}
+
+wire::DDPHeader QP::work_header(const OpenWork& work, std::uint32_t octets) const {
+  wire::DDPHeader header;
+  //= DDP-01 DDP-07
+  header.last = work.sent + octets == work.octets;
+  //= RDM-05
+  if (work.opcode == WorkOpcode::Write) {
+    header.tagged = true;
+    header.rdmap_control = wire::rdmap_control(wire::Opcode::Write);
+    header.stag = work.remote_stag;
+    // Some hardware refuses STag 0 even where nothing is placed.
+    if (work.octets == 0 && header.stag.value == 0) header.stag = {1};
+    header.to = work.remote_to + work.sent;
+    return header;
+  }
+  //= RDM-02 RDM-12
+  wire::Opcode opcode = work.solicited ? wire::Opcode::SendSolicited : wire::Opcode::Send;
+  if (work.opcode == WorkOpcode::SendInvalidate) {
+    opcode = work.solicited ? wire::Opcode::SendSolicitedInvalidate : wire::Opcode::SendInvalidate;
+    header.invalidate_stag = work.invalidate_stag;
+  }
+  header.rdmap_control = wire::rdmap_control(opcode);
+  header.qn = wire::kSendQueue;
+  header.msn = work.msn;
+  header.mo = work.sent;
+  return header;
+}
+
+//= RDM-06
+bool QP::transmit_read_request(TransmitBatch& batch, OpenWork& work) {
+  wire::ReadRequest request;
+  if (work.sge_count > 0) {
+    request.sink_stag = work.sges[0].stag;
+    request.sink_to = work.sges[0].to;
+  }
+  request.octets = work.octets;
+  request.source_stag = work.remote_stag;
+  request.source_to = work.remote_to;
+  if (work.octets == 0) {
+    if (request.sink_stag.value == 0) request.sink_stag = {1};
+    if (request.source_stag.value == 0) request.source_stag = {1};
+  }
+  wire::DDPHeader header;
+  header.rdmap_control = wire::rdmap_control(wire::Opcode::ReadRequest);
+  header.qn = wire::kReadRequestQueue;
+  header.msn = read_msn_;
+  std::uint8_t raw[wire::kUntaggedHeaderOctets + wire::ReadRequest::kOctets];
+  header.encode(raw);
+  request.encode(MutableOctets(raw).subspan(wire::kUntaggedHeaderOctets));
+  if (append(batch, raw, {}, false) != Framed::Done) return false;
+
+  OpenRead& read = open_reads_.push();
+  read.work = &work;
+  read.msn = work.msn = read_msn_;
+  read.sink_stag = request.sink_stag;
+  read.sink_to = request.sink_to;
+  read.octets = request.octets;
+  read_msn_ = read_msn_.next();
+  work.sent = work.octets;
+  work.end_position = produced_;
+  work.phase = WorkPhase::Sent;
+  outbound_ = OutboundMessage::None;
+  return true;
+}
+
+// Fills pieces_ with the next `octets` octets of the message and moves the cursor past them.
+// Returns how many pieces; empty when local memory is no longer what it was (or never was).
+std::optional<std::uint32_t> QP::gather(OpenWork& work, std::uint32_t octets) {
+  if (octets == 0) return 0;
+  if (!work.inline_data.empty()) {
+    pieces_[0] = {work.inline_data.data() + work.sent, octets, false};
+    return 1;
+  }
+  std::uint32_t count = 0;
+  while (octets > 0) {
+    const SGE& sge = work.sges[work.sge_index];
+    const std::uint32_t run = std::min(octets, sge.octets - work.sge_offset);
+    if (run > 0) {
+      const auto place = memory_.check(sge.stag, sge.to + work.sge_offset, run, 0, config_.pd);
+      if (!place) return {};
+      pieces_[count++] = {*place, run, true};
+      work.sge_offset += run;
+      octets -= run;
+    }
+    if (work.sge_offset == sge.octets) {
+      ++work.sge_index;
+      work.sge_offset = 0;
+    }
+  }
+  return count;
+}
+
+//= RDM-26
+// The WR goes no further; the Terminate takes the place of its next segment.
+void QP::fail_work(OpenWork& work, WorkStatus status, Instant now) {
+  work.phase = WorkPhase::Failed;
+  work.status = status;
+  protocol_error(wire::TermError::RDMAPLocalCatastrophic, nullptr, now);
+}
+
+}  // namespace weft::core

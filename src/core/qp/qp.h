@@ -1,0 +1,257 @@
+// The queue pair: RDMAP and DDP over one MPA stream, from work requests to completions
+// (RFC 5040, RFC 5041, verbs draft §6). Sans-I/O.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/octet_list.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/host.h"
+#include "core/memory/memory_table.h"
+#include "core/mpa/deframer.h"
+#include "core/mpa/framer.h"
+#include "core/mpa/startup.h"
+#include "core/qp/open_work.h"
+#include "core/qp/qp_state.h"
+#include "core/qp/ring.h"
+#include "core/transmit_batch.h"
+#include "core/work.h"
+#include "wire/terminate.h"
+
+namespace weft::core {
+
+/// Fixed at creation.
+struct QPConfig {
+  PD pd;
+  PD receive_pd;                    ///< the shared RQ's PD, else the same
+  std::uint32_t number = 0;         ///< for traces
+  std::uint32_t send_depth = 16;    ///< send queue WRs open at once, 1..32768
+  std::uint32_t send_sges = 4;      ///< 1..kSGECountMax
+  std::uint32_t receive_sges = 4;   ///< 1..kSGECountMax
+  std::uint16_t ord_max = 128;      ///< Reads we may have open: bounds StreamParameters::ord
+  std::uint16_t ird_max = 128;      ///< Reads the peer may have open: bounds StreamParameters::ird
+  bool strict_receive = false;      ///< no receive posted: Terminate 1/2/02 instead of holding back
+  std::size_t gather_octets_min = 32 * 1024;  ///< longer payloads are sent from where they lie
+  Duration close_timeout = std::chrono::seconds(5);  ///< bound on Closing and Terminate
+};
+
+/// What handle_octets did with what was offered.
+struct Received {
+  std::size_t consumed = 0;  ///< octets done with; offer the rest again, with more behind it
+  std::size_t wanted = 0;    ///< octets_total the next FPDU needs before it can make progress; 0: any
+  bool held_back = false;    ///< a Send waits for a receive: call again (with the same octets) when
+                             ///< one is posted. Stop reading the socket until then.
+};
+
+/// What the transport has to do.
+enum class LLPAction : std::uint8_t {
+  None,
+  CloseGracefully,  ///< send FIN after everything poll_transmit gave; keep reading until the peer's FIN
+  Reset,            ///< drop the connection now
+};
+
+/// Something the consumer's control side is told about.
+struct QPNotice {
+  enum class Kind : std::uint8_t {
+    FirstFPDUArrived,   ///< responder: transmission is open now (peer-to-peer: the RTR came)
+    TerminateSent,      ///< `error`
+    TerminateArrived,   ///< `error`
+    PeerClosed,         ///< FIN
+    LLPLost,
+    Closed,             ///< the stream is over and both queues are flushed: last notice of a stream
+  } kind;
+  wire::TermError error{};
+};
+
+/// One QP.
+///
+/// Invariants: every WR taken from WorkQueues completes exactly once, each queue in posting order;
+/// never more than ord Reads open; messages of one direction are never interleaved (a Terminate
+/// alone may cut in between two segments); no octet is placed before CRC and all checks passed.
+/// Outputs are drained after every call in this order: poll_transmit, poll_llp_action, poll_notice.
+/// Threads: none of its own; the engine's progress lock covers every call.
+class QP {
+ public:
+  /// Octets of storage for the queues of open work.
+  static std::size_t storage_octets(const QPConfig&);
+  /// `storage` aligned to 64, at least storage_octets(config); it, the mover, the queues and the
+  /// table outlive the QP.
+  QP(const QPConfig&, WorkQueues&, Mover&, MemoryTable&, MutableOctets storage);
+  QP(const QP&) = delete;
+  QP& operator=(const QP&) = delete;
+
+  QPState state() const { return state_; }
+  const StreamParameters& stream() const { return stream_; }
+
+  // Inputs.
+  /// Idle -> RTS: MPA startup is over, full operation begins in both directions at this octet.
+  /// A responder transmits nothing before the first FPDU arrived (CON-15); an initiator in
+  /// peer-to-peer mode sends its RTR first. EINVAL unless Idle.
+  Result<void> bind_stream(const StreamParameters&, std::size_t emss, Instant now);
+  /// The transport's effective MSS changed (RFC 5044 §5.1).
+  void handle_emss(std::size_t emss);
+  /// Octets that arrived, from the first one not consumed yet. Processes every whole FPDU, but
+  /// takes at most a bounded number per call; `wanted` == 0 and consumed > 0 means call again.
+  Received handle_octets(const OctetList& arrived, Instant now);
+  /// The transport took `octets` more of what poll_transmit produced, in order.
+  void handle_sent(std::size_t octets, Instant now);
+  /// The transport could not read registered memory that a batch references (EFAULT).
+  void handle_send_fault(Instant now);
+  void handle_peer_closed(Instant now);  ///< FIN
+  void handle_llp_lost(Instant now);     ///< reset, time-out, or both halves closed after our FIN
+  void handle_timeout(Instant now);
+  /// An STag was deregistered: open references in an unsent batch are void (the engine tells).
+  /// CQ overflow, a failed SRQ, ...: an error of ours that ends this stream (0/2/07 or 0/0/00).
+  void handle_local_error(wire::TermError error, Instant now);
+
+  // Commands of the consumer. EINVAL where the state table has no row.
+  Result<void> close(Instant now);        ///< modify Closing: FIN when the SQ is empty, else BadClose
+  Result<void> terminate(Instant now);    ///< modify Terminate: Terminate 0/0/00
+  Result<void> fail(Instant now);         ///< modify Error: no Terminate; LLP reset; all WRs flush
+  Result<void> reset(Instant now);        ///< Error -> Idle once everything is flushed (modify RESET)
+  /// In Error (and Terminate, Closing): WRs posted since are flushed. Call when work was posted.
+  void flush(Instant now);
+
+  // Outputs.
+  /// Builds FPDUs into the batch until it is full or nothing may be sent. True if it added any.
+  bool poll_transmit(TransmitBatch&, Instant now);
+  /// Would poll_transmit have something to add?
+  bool wants_transmit() const;
+  LLPAction poll_llp_action();
+  std::optional<QPNotice> poll_notice();
+  std::optional<Instant> poll_timeout() const;
+
+  // Readable at any time, for query and tests.
+  std::uint32_t reads_open() const;          ///< ours, at the peer
+  std::uint32_t inbound_reads_open() const;  ///< the peer's, at us
+  std::optional<wire::TermError> terminate_sent() const;
+  std::optional<wire::TermError> terminate_received() const;
+
+  // The rest is private, one idea per file: qp.cc (life and inputs), outbound.cc (what goes next),
+  // outbound_work.cc, inbound*.cc (one per message kind), terminate.cc, teardown.cc, flush.cc.
+ private:
+  enum class OutboundMessage : std::uint8_t { None, Work, Response };
+  enum class SegmentFate : std::uint8_t { Consumed, HeldBack };
+
+  // qp.cc
+  bool step(QPEvent event);
+  void forget_stream();
+  bool silent() const;
+
+  // outbound.cc
+  bool start_next(Instant now);
+  Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece>, bool snapshot);
+  bool transmit_segment(TransmitBatch&, Instant now);
+  bool transmit_rtr(TransmitBatch&);
+  bool transmit_response(TransmitBatch&, Instant now);
+  void refuse_response(wire::TermError, Instant now);
+  bool transmit_terminate(TransmitBatch&);
+
+  // outbound_work.cc
+  bool start_work(Instant now);
+  bool take_work();
+  bool may_start(const OpenWork&) const;
+  WorkStatus check_work(const OpenWork&) const;
+  bool transmit_work(TransmitBatch&, Instant now);
+  bool transmit_read_request(TransmitBatch&, OpenWork&);
+  std::optional<std::uint32_t> gather(OpenWork&, std::uint32_t octets);
+  void fail_work(OpenWork&, WorkStatus, Instant now);
+  wire::DDPHeader work_header(const OpenWork&, std::uint32_t octets) const;
+
+  // inbound.cc
+  SegmentFate handle_segment(UlpduCursor, Instant now);
+  std::optional<wire::TermError> judge_header(const ArrivedSegment&) const;
+  std::optional<wire::TermError> judge_queue(const wire::DDPHeader&) const;
+  SegmentFate handle_send(const ArrivedSegment&, UlpduCursor&, Instant now);
+  bool open_receive(const ArrivedSegment&, Instant now);
+  WorkStatus scatter(UlpduCursor&);
+  void deliver_send(const ArrivedSegment&, Instant now);
+  void complete_receive(WorkStatus, bool invalidated);
+  void handle_write(const ArrivedSegment&, UlpduCursor&, Instant now);
+  void handle_read_request(ArrivedSegment&, UlpduCursor&, Instant now);
+  void handle_read_response(const ArrivedSegment&, UlpduCursor&, Instant now);
+  void deliver_read(Instant now);
+  void fail_read(const ArrivedSegment&, wire::TermError, WorkStatus, Instant now);
+  void handle_terminate(UlpduCursor&, Instant now);
+  void blame_work(const wire::Terminate&);
+
+  // terminate.cc
+  void protocol_error(wire::TermError, const ArrivedSegment*, Instant now);
+  void begin_terminate(wire::TermError, const ArrivedSegment*, Instant now);
+
+  // teardown.cc
+  void begin_closing(Instant now);
+  void stop_work(Instant now);
+  void bad_close();
+  void enter_error(LLPAction);
+  void notify(QPNotice::Kind, wire::TermError = {});
+  bool send_queue_empty() const;
+
+  // flush.cc
+  void retire();
+  void complete_work(const OpenWork&, WorkStatus);
+  void flush_queues();
+  void flush_sends();
+  void flush_receives();
+
+  const QPConfig config_;
+  WorkQueues& queues_;
+  Mover& mover_;
+  MemoryTable& memory_;
+
+  // What is open, in the storage.
+  Ring<OpenWork> open_work_;
+  Ring<OpenRead> open_reads_;
+  Ring<InboundRead> inbound_reads_;
+  SGE* send_sges_ = nullptr;          ///< send_sges for each slot of open_work_
+  SGE* receive_sges_ = nullptr;       ///< of receive_
+  PayloadPiece* pieces_ = nullptr;    ///< scratch of gather()
+  OpenReceive receive_;
+
+  QPState state_ = QPState::Idle;
+  StreamParameters stream_;
+  bool bound_ = false;                ///< a stream was bound and its Closed notice is still owed
+
+  // Outbound.
+  Framer framer_;
+  std::uint32_t mulpdu_ = wire::kMulpduMin;
+  std::uint32_t ord_ = 0;
+  OutboundMessage outbound_ = OutboundMessage::None;  ///< the message whose segments go now
+  bool response_turn_ = false;        ///< between messages: whose turn it is
+  bool rtr_pending_ = false;
+  MSN send_msn_;                      ///< of our next Send
+  MSN read_msn_;                      ///< of our next Read Request
+  std::uint64_t produced_ = 0;        ///< stream octets put into batches
+  std::uint64_t accepted_ = 0;        ///< of which the transport took
+  std::uint64_t flush_position_ = 0;  ///< Terminate: the SQ is flushed once this much was accepted
+
+  // Inbound.
+  Deframer deframer_;
+  std::uint32_t ird_ = 0;
+  bool first_fpdu_arrived_ = false;
+  MSN expected_send_msn_;
+  MSN expected_read_msn_;
+
+  // Teardown.
+  bool peer_closed_ = false;
+  bool terminate_pending_ = false;
+  std::uint8_t terminate_octets_ = 0;
+  std::uint8_t terminate_ulpdu_[wire::kTerminateOctetsMax];
+  wire::TermError terminate_error_{};
+  std::optional<wire::TermError> terminate_sent_;
+  std::optional<wire::TermError> terminate_received_;
+  std::optional<Instant> deadline_;
+  LLPAction action_ = LLPAction::None;
+
+  // Each kind of notice is given at most once a stream.
+  static constexpr std::uint8_t kNoticesMax = 6;
+  QPNotice notices_[kNoticesMax];
+  std::uint8_t notice_first_ = 0;
+  std::uint8_t notice_count_ = 0;
+  std::uint8_t notices_given_ = 0;    ///< bit per kind
+};
+
+}  // namespace weft::core

@@ -1,0 +1,21 @@
+# Paths are relative to src/core.
+weft_test(core_qp
+  SOURCES
+    qp/condition_test.cc
+    qp/cq_state_test.cc
+    qp/fence_test.cc
+    qp/flush_test.cc
+    qp/qp_state_test.cc
+    qp/read_test.cc
+    qp/receive_holdback_test.cc
+    qp/send_test.cc
+    qp/teardown_test.cc
+    qp/terminate_test.cc
+    qp/write_test.cc
+  DEPENDS core)
+if(TARGET core_qp_test)
+  target_compile_definitions(core_qp_test PRIVATE
+    WEFT_QP_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/qp_state_table.txt"
+    WEFT_CQ_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/cq_state_table.txt")
+endif()
+weft_fuzz(core_qp SOURCES qp/qp_fuzz.cc DEPENDS core CORPUS qp/corpus/qp)

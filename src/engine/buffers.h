@@ -1,0 +1,63 @@
+// Staging memory: belongs to the engine and is lent to connections that are busy.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/transmit_batch.h"
+
+namespace weft::engine {
+
+/// Octets received at once, and the room for one unfinished FPDU before them. Small enough to stay
+/// in the second-level cache between the kernel's copy, the CRC and the placement.
+inline constexpr std::size_t kReceiveOctets = 256 * 1024;
+/// More than the longest FPDU with its markers.
+inline constexpr std::size_t kUnfinishedOctetsMax = 68 * 1024;
+inline constexpr std::size_t kTransmitStagingOctets = 256 * 1024;
+/// Octets gathered into one sendmsg; bandwidth no longer grows beyond this (see bench/).
+inline constexpr std::size_t kTransmitOctetsMax = 1024 * 1024;
+inline constexpr std::size_t kTransmitPieces = 512;
+
+struct ReceiveBuffer {
+  std::size_t begin = 0;  ///< first octet not yet consumed
+  std::size_t end = 0;    ///< one past the last octet received
+  alignas(64) std::array<std::uint8_t, kUnfinishedOctetsMax + kReceiveOctets> octets;
+};
+
+struct TransmitBuffer {
+  std::size_t sent = 0;   ///< octets of the batch that the transport took
+  std::size_t total = 0;  ///< octets of the batch
+  std::array<core::Piece, kTransmitPieces> pieces;
+  std::size_t piece_count = 0;
+  std::array<iovec, kTransmitPieces> vectors;
+  alignas(64) std::array<std::uint8_t, kTransmitStagingOctets> staging;
+};
+
+/// Buffers are made on demand and the few most recently returned ones are kept.
+template <typename Buffer>
+class BufferPool {
+ public:
+  std::unique_ptr<Buffer> borrow() {
+    ++borrowed_;
+    if (free_.empty()) return std::unique_ptr<Buffer>(new Buffer);  // not zeroed
+    std::unique_ptr<Buffer> buffer = std::move(free_.back());
+    free_.pop_back();
+    return buffer;
+  }
+  void give_back(std::unique_ptr<Buffer> buffer) {
+    --borrowed_;
+    if (free_.size() < kKeep) free_.push_back(std::move(buffer));
+  }
+  std::size_t borrowed() const { return borrowed_; }
+
+ private:
+  static constexpr std::size_t kKeep = 4;
+  std::vector<std::unique_ptr<Buffer>> free_;
+  std::size_t borrowed_ = 0;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,148 @@
+// A connection's TCP handshake and MPA startup exchange.
+#include <cerrno>
+#include <cstring>
+
+#include "engine/connection.h"
+
+namespace weft::engine {
+
+using transport::IOResult;
+
+namespace {
+
+sockaddr_storage to_storage(const transport::Address& address) {
+  sockaddr_storage out = {};
+  std::memcpy(&out, address.sockaddr_ptr(), address.length());
+  return out;
+}
+
+void set_depths(device::ConnectionEvent& event, const std::optional<wire::Enhanced>& peer) {
+  if (!peer) return;
+  event.has_depths = true;
+  event.peer_ird = peer->ird;
+  event.peer_ord = peer->ord;
+}
+
+int errno_of(core::StartupFailure why) {
+  switch (why) {
+    case core::StartupFailure::TimedOut:
+      return ETIMEDOUT;
+    case core::StartupFailure::Closed:
+      return ECONNRESET;
+    default:
+      return EPROTO;
+  }
+}
+
+}  // namespace
+
+void Connection::handle_connected() {
+  const Result<void> connected = stream_->connected();
+  if (!connected) {
+    if (connected.error().code == EINPROGRESS) return;
+    return fail(connected.error().code, connected.error().text);
+  }
+  state_ = ConnectionState::Startup;
+  startup_.emplace(core::Role::Initiator, config_, owner_.now());
+  if (const Result<void> r = startup_->connect(private_data_, owner_.now()); !r) {
+    return fail(r.error().code, r.error().text);
+  }
+  handle_startup_events();
+}
+
+void Connection::read_startup() {
+  if (!send_control()) return;
+  // The frame is at most 532 octets; what follows it belongs to full operation and is kept.
+  if (received_ == nullptr) {
+    received_ = owner_.receive_buffers().borrow();
+    received_->begin = received_->end = 0;
+  }
+  ReceiveBuffer& buffer = *received_;
+  const iovec vector{buffer.octets.data() + buffer.end, 4096};
+  const IOResult r = stream_->receive({&vector, 1});
+  if (r.kind == IOResult::Kind::WouldBlock) {
+    if (buffer.begin == buffer.end) drop_received();
+    return;
+  }
+  if (r.kind != IOResult::Kind::Moved) {
+    startup_->handle_closed(owner_.now());
+    return handle_startup_events();
+  }
+  buffer.end += r.octets;
+  buffer.begin += startup_->handle_octets(
+      Octets(buffer.octets.data() + buffer.begin, buffer.end - buffer.begin), owner_.now());
+  if (buffer.begin == buffer.end) drop_received();
+  handle_startup_events();
+}
+
+/// Sends what the startup wants sent, then acts on what it found.
+void Connection::handle_startup_events() {
+  const Octets out = startup_->poll_transmit();
+  control_.insert(control_.end(), out.begin(), out.end());
+  send_control();
+  while (state_ == ConnectionState::Startup) {
+    const std::optional<core::StartupEvent> event = startup_->poll_event();
+    if (!event) break;
+    if (const auto* request = std::get_if<core::RequestArrived>(&*event)) {
+      state_ = ConnectionState::AwaitConsumer;
+      device::ConnectionEvent report_event{.kind = device::ConnectionEventKind::Requested,
+                                           .private_data = request->private_data,
+                                           .local = to_storage(stream_->local()),
+                                           .peer = to_storage(stream_->peer())};
+      set_depths(report_event, request->peer);
+      report(report_event);
+    } else if (const auto* accepted = std::get_if<core::StartupAccepted>(&*event)) {
+      return handle_accepted(*accepted);
+    } else if (const auto* rejected = std::get_if<core::StartupRejected>(&*event)) {
+      device::ConnectionEvent report_event{.kind = device::ConnectionEventKind::Rejected,
+                                           .error = ECONNREFUSED,
+                                           .text = "the peer's program rejected the connection",
+                                           .private_data = rejected->private_data};
+      set_depths(report_event, rejected->peer);
+      if (qp_ != nullptr) qp_->connection = nullptr;
+      qp_ = nullptr;
+      report(report_event);
+      return linger();
+    } else if (const auto* failed = std::get_if<core::StartupFailed>(&*event)) {
+      return handle_failed(*failed);
+    }
+  }
+  owner_.handle_interest(*this);
+  owner_.handle_deadline(*this);
+}
+
+void Connection::handle_failed(const core::StartupFailed& failed) {
+  if (failed.retry_revision_1 && owner_.reconnect_with_revision_1(*this)) return;
+  fail(errno_of(failed.why), core::text(failed.why));
+}
+
+void Connection::handle_accepted(const core::StartupAccepted& accepted) {
+  if (const Result<void> r =
+          qp_->core().bind_stream(accepted.stream, stream_->emss(), owner_.now());
+      !r) {
+    return fail(r.error().code, r.error().text);
+  }
+  state_ = ConnectionState::Streaming;
+  linger_deadline_.reset();
+  device::ConnectionEvent event{.kind = device::ConnectionEventKind::Established,
+                                .private_data = accepted.private_data,
+                                .local = to_storage(stream_->local()),
+                                .peer = to_storage(stream_->peer())};
+  set_depths(event, accepted.peer);
+  // In peer-to-peer mode a responder is not ready to send before the RTR came (RFC 6581 §9.2).
+  awaits_first_fpdu_ =
+      accepted.stream.role == core::Role::Responder && accepted.stream.peer_to_peer;
+  if (!awaits_first_fpdu_ && !accepted.stream.terminate_with) {
+    established_ = true;
+    report(event);
+  }
+  transmit();
+  if (state_ == ConnectionState::Streaming && received_ != nullptr) offer_received();
+  if (state_ == ConnectionState::Streaming) transmit();
+  if (state_ == ConnectionState::Streaming) {
+    owner_.handle_interest(*this);
+    owner_.handle_deadline(*this);
+  }
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,211 @@
+// A connection's sending half: from the core's batches to the transport, and what the core then
+// reports.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/connection.h"
+
+namespace weft::engine {
+
+using transport::IOResult;
+
+namespace {
+/// Batches per turn before other connections get theirs.
+constexpr int kBatchesPerTurn = 8;
+}  // namespace
+
+/// Sends what the core has until the transport is full, the core is dry or the turn is over; then
+/// acts on what the core asks of the stream and tells.
+void Connection::transmit() {
+  core::QP& core = qp_->core();
+  for (int i = 0; !blocked_ && !send_lost_; ++i) {
+    if (!send_control()) break;
+    if (i == kBatchesPerTurn) {
+      blocked_ = true;  // the turn is over; the poller finds the stream writable and gives the next
+      break;
+    }
+    if (batch_ != nullptr && !send_pending()) break;
+    if (state_ != ConnectionState::Streaming || !core.wants_transmit()) break;
+    batch_ = owner_.transmit_buffers().borrow();
+    core::TransmitBatch batch(batch_->staging, batch_->pieces, kTransmitOctetsMax);
+    core.poll_transmit(batch, owner_.now());
+    batch_->sent = 0;
+    batch_->total = batch.octets();
+    batch_->piece_count = batch.pieces().size();
+    if (batch_->total == 0) {
+      owner_.transmit_buffers().give_back(std::move(batch_));
+      break;
+    }
+    if (!send_pending()) break;
+  }
+  // A FIN waits for the batch; a reset (the core is in Error then) does not.
+  if (batch_ == nullptr || core.state() == core::QPState::Error) {
+    handle_llp_action(core.poll_llp_action());
+  }
+  handle_notices();
+  if (state_ == ConnectionState::Dead) return;
+  owner_.handle_interest(*this);
+  owner_.handle_deadline(*this);
+}
+
+/// Sends the rest of the batch. True: all of it went, and the buffer is returned.
+bool Connection::send_pending() {
+  while (batch_->sent < batch_->total) {
+    std::size_t skip = batch_->sent;
+    std::size_t count = 0;
+    for (const core::Piece& piece : std::span(batch_->pieces).first(batch_->piece_count)) {
+      if (skip >= piece.octets) {
+        skip -= piece.octets;
+        continue;
+      }
+      batch_->vectors[count++] = {const_cast<std::uint8_t*>(piece.data) + skip,
+                                  piece.octets - skip};
+      skip = 0;
+    }
+    const IOResult r = stream_->send(std::span(batch_->vectors).first(count));
+    core::QP& core = qp_->core();
+    switch (r.kind) {
+      case IOResult::Kind::Moved:
+        batch_->sent += r.octets;
+        core.handle_sent(r.octets, owner_.now());
+        continue;
+      case IOResult::Kind::WouldBlock:
+        blocked_ = true;
+        return false;
+      case IOResult::Kind::BadMemory:
+        handle_memory_gone();
+        return false;
+      case IOResult::Kind::Closed:
+      case IOResult::Kind::Lost:
+        // A Terminate that explains the loss may have arrived before it: the receiving side reads
+        // what is left and then finds the same.
+        send_lost_ = true;
+        end_error_ = r.error;
+        owner_.transmit_buffers().give_back(std::move(batch_));
+        return false;
+    }
+  }
+  owner_.transmit_buffers().give_back(std::move(batch_));
+  return true;
+}
+
+/// Startup octets go before everything else. True: none are left.
+bool Connection::send_control() {
+  while (!control_.empty()) {
+    const iovec vector{control_.data(), control_.size()};
+    const IOResult r = stream_->send({&vector, 1});
+    if (r.kind == IOResult::Kind::WouldBlock) return false;
+    if (r.kind != IOResult::Kind::Moved) {
+      control_.clear();  // the receiving side will find the same and report it
+      return true;
+    }
+    control_.erase(control_.begin(), control_.begin() + static_cast<std::ptrdiff_t>(r.octets));
+  }
+  return true;
+}
+
+void Connection::handle_memory_gone() {
+  if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
+  end_error_ = EFAULT;
+  end_text_ = "registered memory was unmapped while it was being sent";
+  qp_->core().handle_send_fault(owner_.now());
+}
+
+bool Connection::references(const std::uint8_t* address, std::uint64_t octets) const {
+  if (batch_ == nullptr) return false;
+  std::size_t offset = 0;
+  for (const core::Piece& piece : std::span(batch_->pieces).first(batch_->piece_count)) {
+    offset += piece.octets;
+    if (offset > batch_->sent && piece.registered && piece.data < address + octets &&
+        address < piece.data + piece.octets) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Connection::handle_llp_action(core::LLPAction action) {
+  if (stream_ == nullptr) return;
+  switch (action) {
+    case core::LLPAction::None:
+      break;
+    case core::LLPAction::CloseGracefully:
+      fin_sent_ = true;
+      stream_->close_gracefully();
+      if (peer_closed_ && qp_ != nullptr) qp_->core().handle_llp_lost(owner_.now());
+      break;
+    case core::LLPAction::Reset:
+      stream_->reset();
+      break;
+  }
+}
+
+void Connection::handle_notices() {
+  while (qp_ != nullptr) {
+    const std::optional<core::QPNotice> notice = qp_->core().poll_notice();
+    if (!notice) return;
+    switch (notice->kind) {
+      case core::QPNotice::Kind::FirstFPDUArrived:
+        if (awaits_first_fpdu_) {
+          awaits_first_fpdu_ = false;
+          established_ = true;
+          report({.kind = device::ConnectionEventKind::Established});
+        }
+        break;
+      case core::QPNotice::Kind::TerminateSent: {
+        end_error_ = EPROTO;
+        end_text_ = wire::text(notice->error);
+        const bool access = wire::etype(notice->error) == 1 && wire::layer(notice->error) <= 1;
+        owner_.report_async(access ? device::AsyncEventKind::QPAccessError
+                            : notice->error == wire::TermError::RDMAPLocalCatastrophic
+                                ? device::AsyncEventKind::QPFatal
+                                : device::AsyncEventKind::QPRequestError,
+                            *qp_);
+        break;
+      }
+      case core::QPNotice::Kind::TerminateArrived:
+        end_error_ = EREMOTEIO;
+        end_text_ = wire::text(notice->error);
+        break;
+      case core::QPNotice::Kind::PeerClosed:
+        break;
+      case core::QPNotice::Kind::LLPLost:
+        if (end_error_ == 0) {
+          end_error_ = ECONNRESET;
+          end_text_ = "the TCP connection was lost";
+        }
+        break;
+      case core::QPNotice::Kind::Closed:
+        finish_stream();
+        return;
+    }
+  }
+}
+
+/// The core is done with this stream: report it, once, and let go of the QP.
+void Connection::finish_stream() {
+  QueuePair* qp = qp_;
+  qp_ = nullptr;
+  qp->connection = nullptr;
+  // What is posted from now on is flushed as it comes.
+  qp->want_receive();
+  if (qp->srq() != nullptr && !qp->last_receive_reported) {
+    qp->last_receive_reported = true;
+    owner_.report_async(device::AsyncEventKind::LastReceive, *qp);
+  }
+  if (established_) {
+    established_ = false;
+    report({.kind = device::ConnectionEventKind::Disconnected,
+            .error = end_error_,
+            .text = end_text_});
+  } else {
+    report({.kind = device::ConnectionEventKind::Failed,
+            .error = end_error_ != 0 ? end_error_ : ECONNRESET,
+            .text = end_text_});
+  }
+  qp->core().flush(owner_.now());
+  die();
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,29 @@
+// core::Mover over this process's memory, where a registered page may have been unmapped: such an
+// access gives false instead of a crash.
+#pragma once
+
+#include <cstdint>
+
+#include "core/host.h"
+
+namespace weft::engine {
+
+/// Touches registered memory only inside a guard: a SIGSEGV or SIGBUS whose address lies in the
+/// guarded range jumps back and the call returns false. Faults outside any guard go to the handler
+/// that was there before ours, or to the default action.
+/// Threads: any; the guard is per thread.
+class GuardedMover final : public core::Mover {
+ public:
+  /// Puts our fault handler in front if it is not there. Called at start and at every
+  /// registration, because a program may install its own handler at any time.
+  static void install_handler();
+
+  std::uint32_t crc_extend(std::uint32_t state, Octets data) override;
+  bool crc_registered(std::uint32_t* state, const std::uint8_t* source,
+                      std::size_t octets) override;
+  bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
+             std::uint32_t* state) override;
+  bool place(std::uint8_t* target, Octets source) override;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,66 @@
+// epoll and eventfd.
+#include "engine/poller.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace weft::engine {
+
+namespace {
+constexpr std::uint64_t kWakeKey = 0;
+}
+
+Poller::~Poller() {
+  if (epoll_ >= 0) ::close(epoll_);
+  if (wake_ >= 0) ::close(wake_);
+}
+
+Result<void> Poller::open() {
+  epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (epoll_ < 0 || wake_ < 0) return Error{errno, "no descriptors left for the engine's poller"};
+  add(wake_, EPOLLIN, kWakeKey);
+  return {};
+}
+
+void Poller::add(int fd, std::uint32_t events, std::uint64_t key) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = key;
+  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+}
+
+void Poller::modify(int fd, std::uint32_t events, std::uint64_t key) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = key;
+  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event);
+}
+
+void Poller::remove(int fd) {
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+}
+
+std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {
+  const int n = ::epoll_wait(epoll_, out.data(), static_cast<int>(out.size()), timeout_ms);
+  int kept = 0;
+  for (int i = 0; i < n; ++i) {
+    if (out[i].data.u64 == kWakeKey) {
+      std::uint64_t count;
+      if (::read(wake_, &count, sizeof count) < 0) continue;
+      continue;
+    }
+    out[kept++] = out[i];
+  }
+  return out.first(static_cast<std::size_t>(kept));
+}
+
+void Poller::wake() {
+  const std::uint64_t one = 1;
+  // The counter cannot overflow in any time that matters, and EAGAIN would mean "already awake".
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
+}
+
+}  // namespace weft::engine

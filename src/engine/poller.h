@@ -1,0 +1,39 @@
+// epoll and a wake-up, in one object.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+
+namespace weft::engine {
+
+/// Threads: any call from any thread (the kernel's own rules for epoll and eventfd).
+class Poller {
+ public:
+  Poller() = default;
+  ~Poller();
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+
+  /// EMFILE and its like.
+  Result<void> open();
+  /// Level-triggered interest in `fd`; `events` are EPOLLIN and EPOLLOUT bits. `key` comes back.
+  void add(int fd, std::uint32_t events, std::uint64_t key);
+  void modify(int fd, std::uint32_t events, std::uint64_t key);
+  void remove(int fd);
+  /// Waits up to timeout_ms (-1: for ever, 0: not at all). The wake-up is consumed and not listed.
+  std::span<const epoll_event> wait(int timeout_ms, std::span<epoll_event> out);
+  /// Ends a wait() of another thread, or the next one.
+  void wake();
+  int fd() const { return epoll_; }
+  int wake_fd() const { return wake_; }
+
+ private:
+  int epoll_ = -1;
+  int wake_ = -1;
+};
+
+}  // namespace weft::engine

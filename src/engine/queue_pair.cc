@@ -1,0 +1,165 @@
+// Ring entries to work requests, completions to CQ entries.
+#include "engine/queue_pair.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft::engine {
+
+// The device line's enums and the core's carry the same values, so a cast translates.
+static_assert(static_cast<int>(device::CompletionStatus::Fatal) ==
+              static_cast<int>(core::WorkStatus::Fatal));
+static_assert(static_cast<int>(device::CompletionStatus::Flushed) ==
+              static_cast<int>(core::WorkStatus::Flushed));
+static_assert(static_cast<int>(device::CompletionOpcode::Receive) ==
+              static_cast<int>(core::WorkOpcode::Receive));
+static_assert(static_cast<int>(device::SendOpcode::LocalInvalidate) ==
+              static_cast<int>(core::WorkOpcode::LocalInvalidate));
+static_assert(static_cast<int>(device::kZeroBased) == static_cast<int>(core::kZeroBased));
+static_assert(sizeof(device::SGEntry) == sizeof(core::SGE));
+static_assert(device::kSGECountMax == core::kSGECountMax);
+
+namespace {
+
+std::size_t send_entry_octets(const device::QPRequest& request) {
+  return sizeof(device::SendEntry) +
+         std::max<std::size_t>(request.send_sges * sizeof(device::SGEntry), request.inline_octets);
+}
+std::size_t receive_entry_octets(const device::QPRequest& request) {
+  return sizeof(device::ReceiveEntry) + request.receive_sges * sizeof(device::SGEntry);
+}
+
+}  // namespace
+
+QueuePair::QueuePair(device::QPNumber number, const device::QPRequest& request,
+                     const core::QPConfig& config, QueuePairOwner& owner, CompletionQueue& send_cq,
+                     CompletionQueue& receive_cq, SharedReceiveQueue* srq, core::Mover& mover,
+                     core::MemoryTable& memory)
+    : number_(number),
+      request_(request),
+      pd_{config.pd},
+      owner_(owner),
+      send_cq_(send_cq),
+      receive_cq_(receive_cq),
+      srq_(srq),
+      send_memory_(request.send_depth, send_entry_octets(request)),
+      send_(send_memory_.data()) {
+  if (srq == nullptr) {
+    receive_memory_ = RingMemory(request.receive_depth, receive_entry_octets(request));
+    receive_ = device::Ring(receive_memory_.data());
+  }
+  const std::size_t octets = (core::QP::storage_octets(config) + 63) / 64 * 64;
+  core_storage_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(64, octets)));
+  weft_assert(core_storage_ != nullptr);
+  std::memset(core_storage_.get(), 0, octets);
+  core_ = std::make_unique<core::QP>(config, *this, mover, memory,
+                                     MutableOctets(core_storage_.get(), octets));
+}
+
+device::QPFace QueuePair::face() const {
+  return {.number = number_,
+          .send = send_,
+          .receive = receive_,
+          .send_sges = request_.send_sges,
+          .receive_sges = request_.receive_sges,
+          .inline_octets = request_.inline_octets};
+}
+
+bool QueuePair::send_pending() const {
+  return send_.produced_seen() != sends_taken_;
+}
+
+bool QueuePair::receive_pending() const {
+  return srq_ != nullptr ? !srq_->ring.empty() : !receive_.empty();
+}
+
+bool QueuePair::take_send(core::SendWR& wr) {
+  if (!send_pending()) return false;
+  auto* shared = static_cast<device::SendEntry*>(send_.entry(sends_taken_));
+  ++sends_taken_;
+  const device::SendEntry entry = *shared;  // from here on only the copy is believed
+
+  wr = {};
+  wr.id = entry.wr_id;
+  wr.signaled = (entry.flags & device::kSignaled) != 0;
+  wr.solicited = (entry.flags & device::kSolicited) != 0;
+  wr.read_fence = (entry.flags & device::kReadFence) != 0;
+  wr.local_fence = (entry.flags & device::kLocalFence) != 0;
+  wr.remote_stag = {entry.remote_stag};
+  wr.remote_to = entry.remote_to;
+  wr.invalidate_stag = {entry.invalidate_stag};
+  const bool is_inline = (entry.flags & device::kInline) != 0;
+  const bool valid = entry.opcode <= device::SendOpcode::LocalInvalidate &&
+                     (is_inline ? entry.inline_octets <= request_.inline_octets
+                                : entry.sge_count <= request_.send_sges);
+  // An entry that makes no sense becomes a WR that makes no sense: the core completes it in error.
+  wr.opcode = valid ? static_cast<core::WorkOpcode>(entry.opcode) : core::WorkOpcode::Receive;
+  if (!valid) return true;
+  if (is_inline) {
+    wr.inline_data = Octets(shared->inline_data(), entry.inline_octets);
+  } else {
+    std::memcpy(static_cast<void*>(sge_copy_.data()), shared->sges(),
+                entry.sge_count * sizeof(core::SGE));
+    wr.sges = std::span(sge_copy_).first(entry.sge_count);
+  }
+  return true;
+}
+
+bool QueuePair::take_from(device::Ring& ring, std::uint32_t sge_limit, core::ReceiveWR& wr) {
+  if (ring.empty()) return false;
+  const std::uint32_t index = ring.consumed_own();
+  auto* shared = static_cast<device::ReceiveEntry*>(ring.entry(index));
+  const device::ReceiveEntry entry = *shared;
+  const std::uint32_t sges = std::min(entry.sge_count, sge_limit);
+  std::memcpy(static_cast<void*>(sge_copy_.data()), shared->sges(), sges * sizeof(core::SGE));
+  ring.release(index + 1);
+  wr.id = entry.wr_id;
+  wr.sges = std::span(sge_copy_).first(sges);
+  return true;
+}
+
+bool QueuePair::take_receive(core::ReceiveWR& wr) {
+  if (srq_ == nullptr) return take_from(receive_, request_.receive_sges, wr);
+  if (!take_from(srq_->ring, srq_->sges, wr)) return false;
+  if (srq_->limit != 0 && srq_->ring.produced_seen() - srq_->ring.consumed_own() < srq_->limit) {
+    srq_->limit = 0;
+    owner_.handle_srq_limit(*srq_);
+  }
+  return true;
+}
+
+bool QueuePair::take_receive_to_flush(core::ReceiveWR& wr) {
+  return srq_ == nullptr && take_from(receive_, request_.receive_sges, wr);
+}
+
+void QueuePair::complete(const core::Completion& completion) {
+  const bool receive = completion.opcode == core::WorkOpcode::Receive;
+  // Posting order within the queue, so the oldest slot is the one that ends.
+  if (!receive) send_.release(send_.consumed_own() + 1);
+  if (!receive && !completion.signaled) return;
+
+  device::CompletionEntry entry = {};
+  entry.wr_id = completion.id;
+  entry.qp_cookie = request_.cookie;
+  entry.timestamp_ns = static_cast<std::uint64_t>(owner_.now().ns);
+  entry.qp_number = number_;
+  entry.octets = completion.octets;
+  entry.invalidated_stag = completion.invalidated_stag.value;
+  entry.status = static_cast<device::CompletionStatus>(completion.status);
+  entry.opcode = static_cast<device::CompletionOpcode>(completion.opcode);
+  if (completion.solicited) entry.flags |= device::kSolicitedEvent;
+  if (completion.invalidated) entry.flags |= device::kInvalidated;
+
+  CompletionQueue& cq = receive ? receive_cq_ : send_cq_;
+  switch (cq.push(entry)) {
+    case CompletionQueue::Pushed::Notify:
+      return owner_.handle_cq_notify(cq);
+    case CompletionQueue::Pushed::Overflowed:
+      return owner_.handle_cq_overflow(cq);
+    case CompletionQueue::Pushed::Quiet:
+    case CompletionQueue::Pushed::WasOverflowed:
+      return;
+  }
+}
+
+}  // namespace weft::engine

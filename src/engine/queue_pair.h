@@ -1,0 +1,103 @@
+// A QP on the device side: its rings on one hand, the core's QP on the other.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "core/qp/qp.h"
+#include "device/device.h"
+#include "engine/completion_queue.h"
+#include "engine/ring_memory.h"
+#include "engine/shared_receive_queue.h"
+
+namespace weft::engine {
+
+class Connection;
+
+/// What a QP reports while the core is at work; handled after the core returned.
+class QueuePairOwner {
+ public:
+  virtual void handle_cq_notify(CompletionQueue&) = 0;
+  virtual void handle_cq_overflow(CompletionQueue&) = 0;
+  virtual void handle_srq_limit(SharedReceiveQueue&) = 0;
+  virtual Instant now() const = 0;
+
+ protected:
+  ~QueuePairOwner() = default;
+};
+
+/// Translates ring entries to work requests and completions to CQ entries.
+///
+/// Invariants: a ring entry is copied, checked and used from the copy (its SGEs; inline octets stay
+/// in the ring until their WR completes, and are snapshot into staging with their CRC); a send
+/// queue slot is freed when its WR completes, a receive slot when it is taken.
+/// Threads: the progress lock, but for the atomics at the end.
+class QueuePair final : public core::WorkQueues {
+ public:
+  QueuePair(device::QPNumber number, const device::QPRequest& request, const core::QPConfig& config,
+            QueuePairOwner& owner, CompletionQueue& send_cq, CompletionQueue& receive_cq,
+            SharedReceiveQueue* srq, core::Mover& mover, core::MemoryTable& memory);
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  core::QP& core() { return *core_; }
+  device::QPNumber number() const { return number_; }
+  device::QPFace face() const;
+  CompletionQueue& send_cq() { return send_cq_; }
+  CompletionQueue& receive_cq() { return receive_cq_; }
+  SharedReceiveQueue* srq() { return srq_; }
+  core::PD pd() const { return pd_; }
+  std::uint64_t cookie() const { return request_.cookie; }
+  /// A receive buffer is there to be taken.
+  bool receive_pending() const;
+
+  // core::WorkQueues
+  bool take_send(core::SendWR& wr) override;
+  bool send_pending() const override;
+  bool take_receive(core::ReceiveWR& wr) override;
+  bool take_receive_to_flush(core::ReceiveWR& wr) override;
+  void complete(const core::Completion&) override;
+
+  Connection* connection = nullptr;  ///< the one it is bound to, or null
+  bool last_receive_reported = false;
+
+  /// Doorbell: set by whoever rings, cleared by whoever serves. `next_rung` links the rung ones.
+  std::atomic<bool> rung{false};
+  QueuePair* next_rung = nullptr;
+  /// Posting a receive needs attention: a message is held back, or the QP flushes what is posted.
+  ///
+  /// The consumer publishes an entry and then reads the flag (wants_receive); the engine sets the
+  /// flag and then looks at the ring (want_receive). Both are read-modify-writes, so the later one
+  /// sees what the earlier one released and no receive is left lying.
+  void want_receive() {
+    if (srq_ != nullptr) srq_->want_receive();
+    receive_wanted_.exchange(1, std::memory_order_acq_rel);
+  }
+  void unwant_receive() { receive_wanted_.store(0, std::memory_order_relaxed); }
+  bool wants_receive() { return receive_wanted_.fetch_or(0, std::memory_order_acq_rel) != 0; }
+
+ private:
+  std::atomic<std::uint32_t> receive_wanted_{0};
+  bool take_from(device::Ring& ring, std::uint32_t sge_limit, core::ReceiveWR& wr);
+
+  const device::QPNumber number_;
+  const device::QPRequest request_;
+  const core::PD pd_;
+  QueuePairOwner& owner_;
+  CompletionQueue& send_cq_;
+  CompletionQueue& receive_cq_;
+  SharedReceiveQueue* const srq_;
+  RingMemory send_memory_, receive_memory_;
+  device::Ring send_, receive_;
+  std::uint32_t sends_taken_ = 0;
+  std::array<core::SGE, core::kSGECountMax> sge_copy_;
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::uint8_t, Free> core_storage_;
+  std::unique_ptr<core::QP> core_;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,375 @@
+// The RNIC's resources: PD, MR, CQ, SRQ, QP.
+#include "engine/rnic.h"
+
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include <cerrno>
+
+#include "engine/rnic_entry.h"
+#include "engine/rnic_listener.h"
+#include "engine/thread/progress_thread.h"
+
+namespace weft::engine {
+
+namespace {
+
+constexpr std::uint32_t kQPSlotMask = kQPCountMax - 1;
+
+/// Random octets from the kernel, for STags that nobody can guess.
+std::uint64_t random64() {
+  std::uint64_t value = 0;
+  while (::getrandom(&value, sizeof value, 0) != sizeof value) {
+  }
+  return value;
+}
+
+/// Zeroed memory of which only what is touched becomes real: a million regions cost nothing unused.
+std::uint8_t* reserve_memory(std::size_t octets) {
+  void* p = ::mmap(nullptr, octets, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(p);
+}
+
+void release_memory_table(std::uint8_t* storage) {
+  if (storage != nullptr) ::munmap(storage, core::MemoryTable::storage_octets(kRegionCountMax));
+}
+
+}  // namespace
+
+class Rnic::ThreadHolder {
+ public:
+  explicit ThreadHolder(Rnic& rnic) : thread(rnic) {}
+  ProgressThread thread;
+};
+
+Rnic::Rnic(const Settings& settings, device::Events& events, transport::Transport& transport)
+    : settings_(settings),
+      events_(events),
+      transport_(transport),
+      memory_storage_(reserve_memory(core::MemoryTable::storage_octets(kRegionCountMax)),
+                      release_memory_table),
+      pd_users_(1, 1),
+      srqs_(new std::atomic<SharedReceiveQueue*>[kSRQCountMax]()),
+      qps_(new std::atomic<QueuePair*>[kQPCountMax]()),
+      qp_generations_(kQPCountMax, 0) {}
+
+Rnic::~Rnic() {
+  thread_.reset();
+  connections_.clear();
+  for (std::uint32_t slot = 0; slot < kQPCountMax; ++slot) {
+    delete qps_[slot].load(std::memory_order_relaxed);
+  }
+  for (std::uint32_t number = 0; number < kSRQCountMax; ++number) {
+    delete srqs_[number].load(std::memory_order_relaxed);
+  }
+}
+
+Result<void> Rnic::start() {
+  if (memory_storage_ == nullptr) return Error{ENOMEM, "no address space for the memory table"};
+  memory_.emplace(
+      MutableOctets(memory_storage_.get(), core::MemoryTable::storage_octets(kRegionCountMax)),
+      kRegionCountMax);
+  if (const Result<void> opened = poller_.open(); !opened) return opened;
+  GuardedMover::install_handler();
+  tick();
+  if (settings_.engine == Placement::Thread) thread_ = std::make_unique<ThreadHolder>(*this);
+  return {};
+}
+
+Result<device::PDNumber> Rnic::create_pd() {
+  Entry entry(*this);
+  for (device::PDNumber pd = 1; pd < pd_users_.size(); ++pd) {
+    if (pd_users_[pd] == 0) {
+      pd_users_[pd] = 1;
+      return pd;
+    }
+  }
+  if (pd_users_.size() >= kPDCountMax) return Error{ENOMEM, "too many protection domains"};
+  pd_users_.push_back(1);
+  return static_cast<device::PDNumber>(pd_users_.size() - 1);
+}
+
+Result<void> Rnic::destroy_pd(device::PDNumber pd) {
+  Entry entry(*this);
+  if (pd == 0 || pd >= pd_users_.size() || pd_users_[pd] == 0) {
+    return Error{EINVAL, "no such protection domain"};
+  }
+  if (pd_users_[pd] != 1 || memory_->region_count({pd}) != 0) {
+    return Error{EBUSY, "the protection domain is still used by a region, QP or SRQ"};
+  }
+  pd_users_[pd] = 0;
+  return {};
+}
+
+Result<core::RegionAttributes> Rnic::region_attributes(const device::RegionRequest& r) const {
+  if (r.pd == 0 || r.pd >= pd_users_.size() || pd_users_[r.pd] == 0) {
+    return Error{EINVAL, "no such protection domain"};
+  }
+  return core::RegionAttributes{
+      .pd = {r.pd},
+      .access = r.access,
+      .base_to = (r.access & device::kZeroBased) != 0 ? 0 : r.base_to,
+      .address = reinterpret_cast<std::uint8_t*>(static_cast<std::uintptr_t>(r.address)),
+      .octets = r.octets};
+}
+
+Result<std::uint32_t> Rnic::register_region(const device::RegionRequest& request) {
+  GuardedMover::install_handler();
+  Entry entry(*this);
+  const auto attributes = region_attributes(request);
+  if (!attributes) return attributes.error();
+  const Result<STag> stag = memory_->register_region(*attributes, random64());
+  if (!stag) return stag.error();
+  return stag->value;
+}
+
+Result<void> Rnic::reregister_region(std::uint32_t stag, const device::RegionRequest& request) {
+  Entry entry(*this);
+  const auto attributes = region_attributes(request);
+  if (!attributes) return attributes.error();
+  return memory_->reregister({stag}, *attributes);
+}
+
+Result<void> Rnic::deregister_region(std::uint32_t stag) {
+  // The lock is what "waits for placement under way" means here: placement happens under it.
+  Entry entry(*this);
+  const std::optional<core::RegionAttributes> region = memory_->find({stag});
+  if (const Result<void> done = memory_->deregister({stag}); !done) return done;
+  for (auto& [number, connection] : connections_) {
+    if (region && connection->references(region->address, region->octets)) {
+      connection->handle_memory_gone();
+      connection->serve();
+    }
+  }
+  return {};
+}
+
+Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie) {
+  if (depth == 0 || depth > device::kCQDepthMax) return Error{EINVAL, "impossible CQ depth"};
+  Entry entry(*this);
+  if (cqs_.size() >= kCQCountMax) return Error{ENOMEM, "too many CQs"};
+  const device::CQNumber number = next_cq_++;
+  auto cq = std::make_unique<CompletionQueue>(number, depth, cookie);
+  const device::CQFace face{number, cq->ring()};
+  cqs_.emplace(number, std::move(cq));
+  return face;
+}
+
+Result<void> Rnic::destroy_cq(device::CQNumber number) {
+  Entry entry(*this);
+  const auto it = cqs_.find(number);
+  if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
+  if (it->second->users != 0) return Error{EBUSY, "the CQ is still used by a QP"};
+  std::erase(overflowed_, it->second.get());
+  cqs_.erase(it);
+  return {};
+}
+
+Result<device::CQFace> Rnic::resize_cq(device::CQNumber number, std::uint32_t depth) {
+  if (depth == 0 || depth > device::kCQDepthMax) return Error{EINVAL, "impossible CQ depth"};
+  Entry entry(*this);
+  const auto it = cqs_.find(number);
+  if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
+  if (!it->second->resize(depth)) return Error{ENOSPC, "more completions wait than the new depth"};
+  return device::CQFace{number, it->second->ring()};
+}
+
+Result<device::SRQFace> Rnic::create_srq(device::PDNumber pd, std::uint32_t depth,
+                                         std::uint32_t sges, std::uint64_t cookie) {
+  if (depth == 0 || depth > device::kQueueDepthMax || sges == 0 || sges > device::kSGECountMax) {
+    return Error{EINVAL, "impossible SRQ depth or SGE count"};
+  }
+  Entry entry(*this);
+  if (pd == 0 || pd >= pd_users_.size() || pd_users_[pd] == 0) {
+    return Error{EINVAL, "no such protection domain"};
+  }
+  for (device::SRQNumber number = 1; number < kSRQCountMax; ++number) {
+    if (srqs_[number].load(std::memory_order_relaxed) != nullptr) continue;
+    auto srq = std::make_unique<SharedReceiveQueue>(number, core::PD{pd}, depth, sges, cookie);
+    const device::SRQFace face{number, srq->ring, sges};
+    srqs_[number].store(srq.release(), std::memory_order_release);
+    ++pd_users_[pd];
+    return face;
+  }
+  return Error{ENOMEM, "too many SRQs"};
+}
+
+Result<void> Rnic::destroy_srq(device::SRQNumber number) {
+  Entry entry(*this);
+  SharedReceiveQueue* srq = find_srq(number);
+  if (srq == nullptr) return Error{EINVAL, "no such SRQ"};
+  if (!srq->users.empty()) return Error{EBUSY, "the SRQ is still used by a QP"};
+  --pd_users_[srq->pd.value];
+  srqs_[number].store(nullptr, std::memory_order_release);
+  delete srq;
+  return {};
+}
+
+Result<void> Rnic::set_srq_limit(device::SRQNumber number, std::uint32_t limit) {
+  Entry entry(*this);
+  SharedReceiveQueue* srq = find_srq(number);
+  if (srq == nullptr) return Error{EINVAL, "no such SRQ"};
+  if (limit > srq->ring.capacity()) return Error{EINVAL, "SRQ limit beyond its depth"};
+  srq->limit = limit;
+  return {};
+}
+
+SharedReceiveQueue* Rnic::find_srq(device::SRQNumber number) {
+  return number < kSRQCountMax ? srqs_[number].load(std::memory_order_acquire) : nullptr;
+}
+
+Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) {
+  if (request.send_depth == 0 || request.send_depth > device::kQueueDepthMax ||
+      (request.srq == 0 &&
+       (request.receive_depth == 0 || request.receive_depth > device::kQueueDepthMax)) ||
+      request.send_sges == 0 || request.send_sges > device::kSGECountMax ||
+      request.receive_sges == 0 || request.receive_sges > device::kSGECountMax ||
+      request.inline_octets > device::kInlineOctetsMax) {
+    return Error{EINVAL, "impossible QP depth, SGE count or inline size"};
+  }
+  Entry entry(*this);
+  const auto send_cq = cqs_.find(request.send_cq);
+  const auto receive_cq = cqs_.find(request.receive_cq);
+  if (send_cq == cqs_.end() || receive_cq == cqs_.end()) return Error{EINVAL, "no such CQ"};
+  if (request.pd == 0 || request.pd >= pd_users_.size() || pd_users_[request.pd] == 0) {
+    return Error{EINVAL, "no such protection domain"};
+  }
+  SharedReceiveQueue* srq = nullptr;
+  if (request.srq != 0) {
+    srq = find_srq(request.srq);
+    if (srq == nullptr) return Error{EINVAL, "no such SRQ"};
+  }
+  if (qp_count_ >= kQPCountMax - 1) return Error{ENOMEM, "too many QPs"};
+  // Slots are reused as late as possible, and then under another generation.
+  while (qp_search_ == 0 || qps_[qp_search_].load(std::memory_order_relaxed) != nullptr) {
+    qp_search_ = (qp_search_ + 1) & kQPSlotMask;
+  }
+  const std::uint32_t slot = qp_search_;
+  qp_search_ = (qp_search_ + 1) & kQPSlotMask;
+  const device::QPNumber number = (std::uint32_t{qp_generations_[slot]} << 16) | slot;
+
+  core::QPConfig config;
+  config.pd = {request.pd};
+  config.receive_pd = srq != nullptr ? srq->pd : core::PD{request.pd};
+  config.number = number;
+  config.send_depth = request.send_depth;
+  config.send_sges = request.send_sges;
+  config.receive_sges = srq != nullptr ? srq->sges : request.receive_sges;
+  config.ord_max = config.ird_max = device::kReadDepthMax;
+  config.strict_receive = settings_.strict_receive;
+  auto qp =
+      std::make_unique<QueuePair>(number, request, config, static_cast<QueuePairOwner&>(*this),
+                                  *send_cq->second, *receive_cq->second, srq, mover_, *memory_);
+  ++send_cq->second->users;
+  ++receive_cq->second->users;
+  ++pd_users_[request.pd];
+  if (srq != nullptr) srq->users.push_back(qp.get());
+  ++qp_count_;
+  const device::QPFace face = qp->face();
+  qps_[slot].store(qp.release(), std::memory_order_release);
+  return face;
+}
+
+Result<void> Rnic::destroy_qp(device::QPNumber number) {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  serve_rung();  // it may be on that stack
+  if (qp->connection != nullptr) qp->connection->detach_qp();
+  --qp->send_cq().users;
+  --qp->receive_cq().users;
+  --pd_users_[qp->pd().value];
+  if (qp->srq() != nullptr) std::erase(qp->srq()->users, qp);
+  const std::uint32_t slot = number & kQPSlotMask;
+  qps_[slot].store(nullptr, std::memory_order_release);
+  ++qp_generations_[slot];
+  --qp_count_;
+  delete qp;
+  return {};
+}
+
+Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command) {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  Result<void> result;
+  switch (command) {
+    case device::QPCommand::Close:
+      result = qp->core().close(now_);
+      break;
+    case device::QPCommand::Terminate:
+      result = qp->core().terminate(now_);
+      break;
+    case device::QPCommand::Fail:
+      result = qp->core().fail(now_);
+      break;
+    case device::QPCommand::Reset:
+      result = qp->core().reset(now_);
+      break;
+  }
+  if (qp->core().state() == core::QPState::Error) {
+    qp->want_receive();
+  } else if (qp->core().state() == core::QPState::Idle) {
+    qp->unwant_receive();
+    qp->last_receive_reported = false;
+  }
+  serve(*qp);
+  return result;
+}
+
+Result<device::QPStatus> Rnic::query_qp(device::QPNumber number) {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  core::QP& core = qp->core();
+  device::QPStatus status;
+  status.state = static_cast<device::QPState>(core.state());
+  status.ird = core.stream().ird;
+  status.ord = core.stream().ord;
+  if (const auto sent = core.terminate_sent()) {
+    status.has_terminate_sent = true;
+    status.terminate_sent = static_cast<std::uint16_t>(*sent);
+  }
+  if (const auto received = core.terminate_received()) {
+    status.has_terminate_received = true;
+    status.terminate_received = static_cast<std::uint16_t>(*received);
+  }
+  return status;
+}
+
+QueuePair* Rnic::find_qp(device::QPNumber number) {
+  QueuePair* qp = qps_[number & kQPSlotMask].load(std::memory_order_acquire);
+  return qp != nullptr && qp->number() == number ? qp : nullptr;
+}
+
+Result<void> Rnic::arm_cq(device::CQNumber number, bool solicited_only) {
+  Entry entry(*this);
+  const auto it = cqs_.find(number);
+  if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
+  it->second->arm(solicited_only);
+  return {};
+}
+
+void Rnic::handle_cq_notify(CompletionQueue& cq) {
+  events_.handle_completion_event(cq.cookie());
+}
+
+void Rnic::handle_cq_overflow(CompletionQueue& cq) {
+  overflowed_.push_back(&cq);
+}
+
+void Rnic::handle_srq_limit(SharedReceiveQueue& srq) {
+  events_.handle_async_event({device::AsyncEventKind::SRQLimit, srq.cookie});
+}
+
+void Rnic::report(const device::ConnectionEvent& event) {
+  events_.handle_connection_event(event);
+}
+
+void Rnic::report_async(device::AsyncEventKind kind, QueuePair& qp) {
+  const bool srq_event = kind == device::AsyncEventKind::SRQLimit;
+  events_.handle_async_event({kind, srq_event ? qp.srq()->cookie : qp.cookie()});
+}
+
+}  // namespace weft::engine

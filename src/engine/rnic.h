@@ -1,0 +1,165 @@
+// The software RNIC: device::Device over the core and a transport.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/memory/memory_table.h"
+#include "device/device.h"
+#include "engine/connection.h"
+#include "engine/guarded_mover.h"
+#include "engine/poller.h"
+#include "engine/progress_lock.h"
+#include "engine/queue_pair.h"
+#include "engine/settings.h"
+#include "transport/transport.h"
+
+namespace weft::engine {
+
+/// Limits of one device; every refusal is ENOMEM.
+inline constexpr std::uint32_t kRegionCountMax = 1u << 20;
+inline constexpr std::uint32_t kQPCountMax = 1u << 16;
+inline constexpr std::uint32_t kCQCountMax = 1u << 16;
+inline constexpr std::uint32_t kSRQCountMax = 1u << 14;
+inline constexpr std::uint32_t kPDCountMax = 1u << 16;
+/// Responder startups of one listener that have not been handed to the consumer yet.
+inline constexpr std::uint32_t kHalfOpenMax = 1024;
+
+/// Invariants: everything but the doorbell atomics is touched only under the progress lock; every
+/// public entry goes through Entry (rnic_progress.cc), which after unlocking looks for doorbells
+/// rung meanwhile, so none is lost.
+class Rnic final : public device::Device, private QueuePairOwner, private ConnectionOwner {
+ public:
+  Rnic(const Settings& settings, device::Events& events, transport::Transport& transport);
+  ~Rnic() override;
+  Result<void> start();
+
+  Result<device::PDNumber> create_pd() override;
+  Result<void> destroy_pd(device::PDNumber) override;
+  Result<std::uint32_t> register_region(const device::RegionRequest&) override;
+  Result<void> reregister_region(std::uint32_t stag, const device::RegionRequest&) override;
+  Result<void> deregister_region(std::uint32_t stag) override;
+
+  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) override;
+  Result<void> destroy_cq(device::CQNumber) override;
+  Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t depth) override;
+  Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t depth, std::uint32_t sges,
+                                     std::uint64_t cookie) override;
+  Result<void> destroy_srq(device::SRQNumber) override;
+  Result<void> set_srq_limit(device::SRQNumber, std::uint32_t limit) override;
+  Result<device::QPFace> create_qp(const device::QPRequest&) override;
+  Result<void> destroy_qp(device::QPNumber) override;
+  Result<void> command_qp(device::QPNumber, device::QPCommand) override;
+  Result<device::QPStatus> query_qp(device::QPNumber) override;
+
+  Result<device::ListenerNumber> listen(const sockaddr* local, int backlog, bool v6_only,
+                                        std::uint64_t cookie) override;
+  Result<void> listener_address(device::ListenerNumber, sockaddr_storage* local) override;
+  Result<void> close_listener(device::ListenerNumber) override;
+  Result<device::ConnectionNumber> connect(const sockaddr* local, const sockaddr* remote,
+                                           const device::ConnectRequest&,
+                                           std::uint64_t cookie) override;
+  Result<void> accept(device::ConnectionNumber, const device::ConnectRequest&,
+                      std::uint64_t cookie) override;
+  Result<void> reject(device::ConnectionNumber, Octets private_data) override;
+  Result<void> disconnect(device::ConnectionNumber) override;
+  Result<void> release(device::ConnectionNumber) override;
+
+  void ring_send(device::QPNumber) override;
+  void ring_receive(device::QPNumber) override;
+  void ring_shared_receive(device::SRQNumber) override;
+  Result<void> arm_cq(device::CQNumber, bool solicited_only) override;
+
+  void poll() override;
+  int progress_fd() const override;
+  void progress() override;
+  int timeout_ms() override;
+
+  // For the progress thread.
+  Poller& poller() { return poller_; }
+  /// How often consumers found their CQ empty and ran the protocol themselves.
+  std::uint32_t empty_polls() const { return empty_polls_.load(std::memory_order_relaxed); }
+  /// Serves what a wait() of the poller brought, and what is due. Waits for the lock.
+  void progress_events(std::span<const epoll_event> ready);
+
+ private:
+  class Entry;
+  struct ListenerSlot;
+
+  // QueuePairOwner
+  void handle_cq_notify(CompletionQueue&) override;
+  void handle_cq_overflow(CompletionQueue&) override;
+  void handle_srq_limit(SharedReceiveQueue&) override;
+  // ConnectionOwner
+  BufferPool<ReceiveBuffer>& receive_buffers() override { return receive_buffers_; }
+  BufferPool<TransmitBuffer>& transmit_buffers() override { return transmit_buffers_; }
+  Instant now() const override { return now_; }
+  void handle_interest(Connection&) override;
+  void handle_deadline(Connection&) override;
+  void report(const device::ConnectionEvent&) override;
+  void report_async(device::AsyncEventKind, QueuePair&) override;
+  bool reconnect_with_revision_1(Connection&) override;
+
+  QueuePair* find_qp(device::QPNumber);
+  SharedReceiveQueue* find_srq(device::SRQNumber);
+  Connection* find_connection(device::ConnectionNumber);
+  core::StartupConfig startup_config(const device::ConnectRequest&) const;
+  Result<core::RegionAttributes> region_attributes(const device::RegionRequest&) const;
+  void tick();
+  void mark_rung(QueuePair&);
+  void serve_rung();
+  void serve_shared();
+  void serve(QueuePair&);
+  void poll_directly();
+  void serve_ready(std::span<const epoll_event> ready);
+  void accept_all(ListenerSlot&);
+  void pause(ListenerSlot&);
+  void serve_timers();
+  void fault_overflowed();
+  void bury();
+
+  const Settings settings_;
+  device::Events& events_;
+  transport::Transport& transport_;
+  GuardedMover mover_;
+  Poller poller_;
+  ProgressLock lock_;
+  Instant now_;
+
+  std::unique_ptr<std::uint8_t, void (*)(std::uint8_t*)> memory_storage_;
+  std::optional<core::MemoryTable> memory_;
+  std::vector<std::uint32_t>
+      pd_users_;  ///< index PDNumber: QPs and SRQs + 1 when it exists, 0: free
+  std::unordered_map<device::CQNumber, std::unique_ptr<CompletionQueue>> cqs_;
+  std::unique_ptr<std::atomic<SharedReceiveQueue*>[]> srqs_;  ///< by number, 0 unused
+  /// QP slots, read without the lock by doorbells. Number = generation << 16 | slot, slot 0 unused.
+  std::unique_ptr<std::atomic<QueuePair*>[]> qps_;
+  std::vector<std::uint8_t> qp_generations_;
+  std::uint32_t qp_search_ = 1;
+  std::uint32_t qp_count_ = 0;
+  std::uint32_t next_cq_ = 1;
+
+  std::unordered_map<device::ConnectionNumber, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<device::ListenerNumber, std::unique_ptr<ListenerSlot>> listeners_;
+  std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
+  std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
+  bool has_dead_ = false;
+  std::optional<Instant> next_deadline_;
+  std::vector<CompletionQueue*> overflowed_;
+
+  BufferPool<ReceiveBuffer> receive_buffers_;
+  BufferPool<TransmitBuffer> transmit_buffers_;
+
+  std::atomic<QueuePair*> rung_{nullptr};  ///< a stack of rung QPs, linked by next_rung
+  std::atomic<bool> srq_rung_{false};
+  std::atomic<std::uint32_t> empty_polls_{0};
+  std::uint32_t poll_turn_ = 0;
+  class ThreadHolder;
+  std::unique_ptr<ThreadHolder> thread_;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,141 @@
+// The RNIC's connection commands: listen, connect, accept, reject, disconnect.
+#include <cerrno>
+#include <cstring>
+
+#include "engine/rnic.h"
+#include "engine/rnic_entry.h"
+#include "engine/rnic_listener.h"
+
+namespace weft::engine {
+
+Connection* Rnic::find_connection(device::ConnectionNumber number) {
+  const auto it = connections_.find(number);
+  return it == connections_.end() || it->second->dead() ? nullptr : it->second.get();
+}
+
+core::StartupConfig Rnic::startup_config(const device::ConnectRequest& request) const {
+  core::StartupConfig config;
+  config.crc = settings_.crc;
+  config.markers = settings_.markers;
+  config.revision = settings_.mpa_revision;
+  config.ird = request.ird;
+  config.ord = request.ord;
+  config.peer_to_peer = settings_.peer_to_peer && settings_.mpa_revision == 2;
+  config.rtr_send = settings_.rtr_send;
+  config.rtr_write = settings_.rtr_write;
+  config.rtr_read = settings_.rtr_read;
+  config.timeout = settings_.startup_timeout;
+  return config;
+}
+
+Result<device::ListenerNumber> Rnic::listen(const sockaddr* local, int backlog, bool v6_only,
+                                            std::uint64_t cookie) {
+  const transport::Address address(local);
+  if (address.family() == AF_UNSPEC) return Error{EAFNOSUPPORT, "listen: not an IP address"};
+  auto listener = transport_.listen(address, {.backlog = backlog, .v6_only = v6_only});
+  if (!listener) return listener.error();
+  Entry entry(*this);
+  const device::ListenerNumber number = next_key_++;
+  poller_.add((*listener)->fd(), EPOLLIN, number);
+  auto slot = std::make_unique<ListenerSlot>();
+  slot->listener = std::move(*listener);
+  slot->number = number;
+  slot->cookie = cookie;
+  listeners_.emplace(number, std::move(slot));
+  return number;
+}
+
+Result<void> Rnic::listener_address(device::ListenerNumber number, sockaddr_storage* local) {
+  Entry entry(*this);
+  const auto it = listeners_.find(number);
+  if (it == listeners_.end()) return Error{EINVAL, "no such listener"};
+  const transport::Address address = it->second->listener->local();
+  *local = {};
+  std::memcpy(local, address.sockaddr_ptr(), address.length());
+  return {};
+}
+
+Result<void> Rnic::close_listener(device::ListenerNumber number) {
+  Entry entry(*this);
+  const auto it = listeners_.find(number);
+  if (it == listeners_.end()) return Error{EINVAL, "no such listener"};
+  const std::uint64_t cookie = it->second->cookie;
+  poller_.remove(it->second->listener->fd());
+  listeners_.erase(it);
+  for (auto& [key, connection] : connections_) {
+    if (connection->half_open_of(cookie)) connection->release();
+  }
+  return {};
+}
+
+Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sockaddr* remote,
+                                               const device::ConnectRequest& request,
+                                               std::uint64_t cookie) {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(request.qp);
+  if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
+    return Error{EINVAL, "connect: the QP does not exist or is not idle"};
+  }
+  if (request.private_data.size() > wire::kPrivateDataOctetsMaxEnhanced) {
+    return Error{EINVAL, "connect: more than 508 octets of private data"};
+  }
+  auto stream = transport_.connect(transport::Address(local), transport::Address(remote));
+  if (!stream) return stream.error();
+  const device::ConnectionNumber number = next_key_++;
+  auto connection =
+      std::make_unique<Connection>(number, static_cast<ConnectionOwner&>(*this), std::move(*stream),
+                                   startup_config(request), *qp, request.private_data, cookie);
+  Connection& c = *connection;
+  connections_.emplace(number, std::move(connection));
+  handle_interest(c);
+  handle_deadline(c);
+  return number;
+}
+
+bool Rnic::reconnect_with_revision_1(Connection& c) {
+  if (c.config().revision == 1) return false;
+  const transport::Address peer = c.stream()->peer();
+  transport::Address local = c.stream()->local();
+  local.set_port(0);
+  auto stream = transport_.connect(local, peer);
+  if (!stream) return false;
+  poller_.remove(c.stream()->fd());
+  c.restart(std::move(*stream));
+  handle_interest(c);
+  handle_deadline(c);
+  return true;
+}
+
+Result<void> Rnic::accept(device::ConnectionNumber number, const device::ConnectRequest& request,
+                          std::uint64_t cookie) {
+  Entry entry(*this);
+  Connection* connection = find_connection(number);
+  QueuePair* qp = find_qp(request.qp);
+  if (connection == nullptr) return Error{EINVAL, "accept: the connection request is gone"};
+  if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
+    return Error{EINVAL, "accept: the QP does not exist or is not idle"};
+  }
+  return connection->accept(*qp, request, cookie);
+}
+
+Result<void> Rnic::reject(device::ConnectionNumber number, Octets private_data) {
+  Entry entry(*this);
+  Connection* connection = find_connection(number);
+  if (connection == nullptr) return Error{EINVAL, "reject: the connection request is gone"};
+  return connection->reject(private_data);
+}
+
+Result<void> Rnic::disconnect(device::ConnectionNumber number) {
+  Entry entry(*this);
+  Connection* connection = find_connection(number);
+  if (connection == nullptr) return Error{ENOTCONN, "disconnect: the connection is over"};
+  return connection->disconnect();
+}
+
+Result<void> Rnic::release(device::ConnectionNumber number) {
+  Entry entry(*this);
+  if (Connection* connection = find_connection(number)) connection->release();
+  return {};
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,48 @@
+// How a thread becomes the RNIC for a moment, and leaves it with nothing undone.
+#pragma once
+
+#include "engine/rnic.h"
+
+namespace weft::engine {
+
+/// Holds the progress lock. On leaving: doorbells, lost CQ entries and dead connections are dealt
+/// with, the lock is dropped, and then whatever was rung meanwhile is served too.
+class Rnic::Entry {
+ public:
+  explicit Entry(Rnic& rnic) : rnic_(rnic) {
+    rnic_.lock_.lock();
+    rnic_.tick();
+  }
+  ~Entry() { leave(rnic_); }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  /// Runs `work` if the lock is free or becomes free in time; otherwise the holder does what was
+  /// rung. Never waits.
+  template <typename Work>
+  static void try_enter(Rnic& rnic, Work work) {
+    if (!rnic.lock_.try_lock()) return;
+    rnic.tick();
+    work(rnic);
+    leave(rnic);
+  }
+
+ private:
+  static void leave(Rnic& rnic) {
+    while (true) {
+      rnic.serve_rung();
+      rnic.fault_overflowed();
+      rnic.bury();
+      rnic.lock_.unlock();
+      // Pairs with mark_rung: who rang after serve_rung and failed to get the lock is seen here.
+      const bool rung = rnic.rung_.load(std::memory_order_seq_cst) != nullptr ||
+                        rnic.srq_rung_.load(std::memory_order_seq_cst);
+      if (!rung || !rnic.lock_.try_lock()) return;
+      rnic.tick();
+    }
+  }
+
+  Rnic& rnic_;
+};
+
+}  // namespace weft::engine

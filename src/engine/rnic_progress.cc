@@ -1,0 +1,257 @@
+// Progress: doorbells, readiness, timers; who gets to be the RNIC, and when.
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "engine/rnic.h"
+#include "engine/rnic_entry.h"
+#include "engine/rnic_listener.h"
+
+namespace weft::engine {
+
+namespace {
+/// With at most this many streams a polling consumer asks each directly, which is cheaper than
+/// asking the poller; more, and it asks the poller.
+constexpr std::size_t kDirectStreamsMax = 2;
+/// Every so many direct polls the poller is asked too: listeners, handshakes, other streams.
+constexpr std::uint32_t kPollerEvery = 64;
+constexpr int kAcceptsPerTurn = 64;
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
+}  // namespace
+
+void Rnic::tick() {
+  timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  now_.ns = std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+}
+
+void Rnic::mark_rung(QueuePair& qp) {
+  if (qp.rung.exchange(true, std::memory_order_acq_rel)) return;  // already on the stack
+  QueuePair* head = rung_.load(std::memory_order_relaxed);
+  do {
+    qp.next_rung = head;
+  } while (!rung_.compare_exchange_weak(head, &qp, std::memory_order_seq_cst));
+}
+
+void Rnic::ring_shared_receive(device::SRQNumber number) {
+  SharedReceiveQueue* srq =
+      number < kSRQCountMax ? srqs_[number].load(std::memory_order_acquire) : nullptr;
+  if (srq == nullptr || !srq->wants_receive()) return;
+  srq_rung_.store(true, std::memory_order_seq_cst);
+  Entry::try_enter(*this, [](Rnic&) {});
+}
+
+/// Posts to an SRQ while streams wait for a receive: all that wait get their chance, in no order.
+void Rnic::serve_shared() {
+  if (!srq_rung_.load(std::memory_order_relaxed)) return;
+  srq_rung_.store(false, std::memory_order_seq_cst);
+  std::vector<Connection*> waiting;
+  for (auto& [number, connection] : connections_) {
+    if (!connection->held_back()) continue;
+    waiting.push_back(connection.get());
+    // Before they look: who still finds nothing sets it again.
+    if (SharedReceiveQueue* srq = connection->qp()->srq()) srq->unwant_receive();
+  }
+  for (Connection* connection : waiting) connection->serve();
+}
+
+void Rnic::serve_rung() {
+  serve_shared();
+  QueuePair* qp = rung_.exchange(nullptr, std::memory_order_seq_cst);
+  while (qp != nullptr) {
+    QueuePair* next = qp->next_rung;
+    qp->rung.store(false, std::memory_order_seq_cst);  // before serving: a later ring counts again
+    serve(*qp);
+    qp = next;
+  }
+}
+
+void Rnic::serve(QueuePair& qp) {
+  if (qp.connection != nullptr) {
+    qp.connection->serve();
+  } else {
+    qp.core().flush(now_);
+  }
+}
+
+void Rnic::ring_send(device::QPNumber number) {
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return;
+  mark_rung(*qp);
+  Entry::try_enter(*this, [](Rnic&) {});
+}
+
+void Rnic::ring_receive(device::QPNumber number) {
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return;
+  if (!qp->wants_receive()) return;
+  mark_rung(*qp);
+  Entry::try_enter(*this, [](Rnic&) {});
+}
+
+void Rnic::poll() {
+  empty_polls_.fetch_add(1, std::memory_order_relaxed);
+  Entry::try_enter(*this, [](Rnic& rnic) { rnic.poll_directly(); });
+}
+
+void Rnic::poll_directly() {
+  tick();
+  const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
+  if (direct) {
+    // By index: serving one may end it and change the list.
+    for (std::size_t i = 0; i < streaming_.size(); ++i) streaming_[i]->handle_ready();
+  } else {
+    std::array<epoll_event, 64> events;
+    serve_ready(poller_.wait(0, events));
+  }
+  serve_timers();
+}
+
+int Rnic::progress_fd() const {
+  return settings_.engine == Placement::Inline ? poller_.fd() : -1;
+}
+
+void Rnic::progress() {
+  Entry entry(*this);
+  std::array<epoll_event, 64> events;
+  serve_ready(poller_.wait(0, events));
+  serve_timers();
+}
+
+void Rnic::progress_events(std::span<const epoll_event> ready) {
+  Entry entry(*this);
+  serve_ready(ready);
+  serve_timers();
+}
+
+int Rnic::timeout_ms() {
+  Entry entry(*this);
+  if (!next_deadline_) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next_deadline_ - now_).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+}
+
+void Rnic::serve_ready(std::span<const epoll_event> ready) {
+  for (const epoll_event& event : ready) {
+    // A key may be stale: an earlier event of this round ended its owner.
+    if (Connection* connection = find_connection(event.data.u64)) {
+      connection->handle_ready();
+    } else if (auto it = listeners_.find(event.data.u64); it != listeners_.end()) {
+      accept_all(*it->second);
+    }
+  }
+}
+
+void Rnic::accept_all(ListenerSlot& slot) {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    auto accepted = slot.listener->accept();
+    if (!accepted) {
+      const int error = accepted.error().code;
+      if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) pause(slot);
+      if (error == ECONNABORTED) continue;
+      return;
+    }
+    std::uint32_t half_open = 0;
+    for (const auto& [number, connection] : connections_) {
+      half_open += connection->from_listener() && connection->state() == ConnectionState::Startup;
+    }
+    if (half_open >= kHalfOpenMax) {
+      (*accepted)->reset();
+      continue;
+    }
+    const device::ConnectionNumber number = next_key_++;
+    const core::StartupConfig config = startup_config({});
+    auto connection = std::make_unique<Connection>(number, static_cast<ConnectionOwner&>(*this),
+                                                   std::move(*accepted), config, slot.cookie);
+    Connection& c = *connection;
+    connections_.emplace(number, std::move(connection));
+    handle_interest(c);
+    handle_deadline(c);
+    c.handle_ready();
+  }
+}
+
+/// Out of descriptors: the connection stays in the backlog and the port would be readable without
+/// end, so look again in a while.
+void Rnic::pause(ListenerSlot& slot) {
+  poller_.modify(slot.listener->fd(), 0, slot.number);
+  slot.paused_until = now_ + kAcceptPause;
+  if (!next_deadline_ || *slot.paused_until < *next_deadline_) next_deadline_ = slot.paused_until;
+}
+
+void Rnic::handle_interest(Connection& c) {
+  const bool reads = c.state() == ConnectionState::Streaming && c.wants_read();
+  const auto listed = std::find(streaming_.begin(), streaming_.end(), &c);
+  if (reads && listed == streaming_.end()) streaming_.push_back(&c);
+  if (!reads && listed != streaming_.end()) streaming_.erase(listed);
+  if (c.dead()) has_dead_ = true;
+
+  if (c.stream() == nullptr || c.stream()->fd() < 0) return;
+  const int fd = c.stream()->fd();
+  if (c.dead() || c.hung_up()) {
+    if (c.interest != 0) poller_.remove(fd);
+    c.interest = 0;
+    return;
+  }
+  const std::uint32_t registered = 1u << 31;
+  const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u);
+  if (c.interest == (events | registered)) return;
+  if (c.interest == 0) {
+    poller_.add(fd, events, c.number());
+  } else {
+    poller_.modify(fd, events, c.number());
+  }
+  c.interest = events | registered;
+}
+
+void Rnic::handle_deadline(Connection& c) {
+  const std::optional<Instant> deadline = c.deadline();
+  if (!deadline || (next_deadline_ && *next_deadline_ <= *deadline)) return;
+  next_deadline_ = deadline;
+  poller_.wake();  // the thread's wait has to end earlier than it thought
+}
+
+void Rnic::serve_timers() {
+  if (!next_deadline_ || *next_deadline_ > now_) return;
+  next_deadline_.reset();
+  std::vector<Connection*> all;
+  all.reserve(connections_.size());
+  for (auto& [number, connection] : connections_) all.push_back(connection.get());
+  for (Connection* connection : all) {
+    connection->handle_timeout();
+    const std::optional<Instant> deadline = connection->deadline();
+    if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
+  }
+  for (auto& [number, slot] : listeners_) {
+    if (!slot->paused_until) continue;
+    slot->paused_until.reset();
+    poller_.modify(slot->listener->fd(), EPOLLIN, number);
+  }
+}
+
+/// A CQ lost a completion: every QP that uses it ends (verbs draft §8.3).
+void Rnic::fault_overflowed() {
+  while (!overflowed_.empty()) {
+    CompletionQueue* cq = overflowed_.back();
+    overflowed_.pop_back();
+    events_.handle_async_event({device::AsyncEventKind::CQError, cq->cookie()});
+    for (std::uint32_t slot = 1; slot < kQPCountMax && cq->users != 0; ++slot) {
+      QueuePair* qp = qps_[slot].load(std::memory_order_relaxed);
+      if (qp == nullptr || (&qp->send_cq() != cq && &qp->receive_cq() != cq)) continue;
+      //= SEC-07
+      // Only the users of this CQ are hurt; other streams go on.
+      qp->core().handle_local_error(wire::TermError::RDMAPStreamCatastrophic, now_);
+      if (qp->connection != nullptr) qp->connection->serve();
+    }
+  }
+}
+
+void Rnic::bury() {
+  if (!has_dead_) return;
+  has_dead_ = false;
+  std::erase_if(connections_, [](const auto& entry) { return entry.second->dead(); });
+}
+
+}  // namespace weft::engine

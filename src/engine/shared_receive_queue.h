@@ -1,0 +1,45 @@
+// An SRQ on the device side: receive buffers that several QPs draw from.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "core/memory/memory_table.h"
+#include "device/device.h"
+#include "engine/ring_memory.h"
+
+namespace weft::engine {
+
+class QueuePair;
+
+/// Threads: the progress lock, but for wants_receive.
+struct SharedReceiveQueue {
+  SharedReceiveQueue(device::SRQNumber srq_number, core::PD srq_pd, std::uint32_t depth,
+                     std::uint32_t sge_limit, std::uint64_t srq_cookie)
+      : number(srq_number),
+        pd(srq_pd),
+        sges(sge_limit),
+        cookie(srq_cookie),
+        memory(depth, sizeof(device::ReceiveEntry) + sge_limit * sizeof(device::SGEntry)),
+        ring(memory.data()) {}
+
+  const device::SRQNumber number;
+  const core::PD pd;
+  const std::uint32_t sges;
+  const std::uint64_t cookie;
+  RingMemory memory;
+  device::Ring ring;
+  std::uint32_t limit = 0;  ///< event when fewer are left; 0: disarmed
+  std::vector<QueuePair*> users;
+
+  /// As QueuePair::want_receive: set while a stream of some user waits for a receive.
+  void want_receive() { receive_wanted_.exchange(1, std::memory_order_acq_rel); }
+  void unwant_receive() { receive_wanted_.store(0, std::memory_order_relaxed); }
+  bool wants_receive() { return receive_wanted_.fetch_or(0, std::memory_order_acq_rel) != 0; }
+
+ private:
+  std::atomic<std::uint32_t> receive_wanted_{0};
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,31 @@
+// The background thread that makes progress while no consumer does.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+namespace weft::engine {
+
+class Rnic;
+
+/// Waits in the poller and serves what comes. While a consumer polls its CQ in a loop (and so does
+/// the work itself, without a thread switch) it keeps out of the way and only looks in now and
+/// then.
+class ProgressThread {
+ public:
+  explicit ProgressThread(Rnic& rnic);
+  ~ProgressThread();  ///< stops and joins
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+ private:
+  void run();
+  /// Returns once consumers have stopped polling in a loop.
+  void stand_back();
+
+  Rnic& rnic_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace weft::engine

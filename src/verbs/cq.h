@@ -1,0 +1,92 @@
+// Completion queues.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "verbs/async_queue.h"
+#include "verbs/completion_channel.h"
+#include "verbs/pd.h"
+#include "verbs/spin_lock.h"
+
+namespace weft::verbs {
+
+/// The consumer's side of a CQ. Calls match `open use* close`.
+///
+/// Threads: any. Polling threads take turns by the consumer lock; close excludes all others.
+/// Polling takes no memory and makes no system call of its own.
+class CQ {
+ public:
+  /// channel may be null: then there are no completion events. `owner` comes back from the event
+  /// queues. Error: EINVAL (depth not in 1..kCQDepthMax), ENOMEM.
+  Result<void> open(device::Device& device, std::uint32_t depth, CompletionChannel* channel,
+                    AsyncQueue& async, void* owner);
+  /// EBUSY while a QP uses it. Waits for unacknowledged events.
+  Result<void> close();
+
+  /// Hands up to `max` completions, oldest first, to handle(const device::CompletionEntry&) and
+  /// frees them. When there are none the calling thread helps the protocol along and looks once
+  /// more. Returns how many. `handle` runs under the consumer lock: it copies and returns.
+  template <typename Handle>
+  std::uint32_t poll(std::uint32_t max, Handle&& handle) {
+    if (max == 0) return 0;
+    if (const std::uint32_t count = drain(max, handle); count != 0) return count;
+    device_->poll();
+    return drain(max, handle);
+  }
+
+  // One by one, as extended CQs are polled: `(begin_walk advance* end_walk)*`. The consumer lock is
+  // held from a begin_walk that gave an entry until end_walk.
+
+  /// The oldest completion, or null (then the walk has not begun).
+  const device::CompletionEntry* begin_walk();
+  /// The next one, or null; the one before stays valid until end_walk.
+  const device::CompletionEntry* advance();
+  /// Frees what was walked over.
+  void end_walk();
+
+  Result<void> arm(bool solicited_only) { return device_->arm_cq(number_, solicited_only); }
+  /// Keeps what is unread; ENOSPC when that is more than `depth`. Error: as open.
+  Result<void> resize(std::uint32_t depth);
+  /// Drops the unread completions of a QP that is gone.
+  void purge(device::QPNumber qp);
+
+  std::uint32_t depth() const { return ring_.capacity(); }
+  device::CQNumber number() const { return number_; }
+  CompletionChannel* channel() { return channel_; }
+  CompletionEventState& completion_events() { return completion_events_; }
+  AsyncQueue& async() { return *async_; }
+  AsyncEventState& async_events() { return async_events_; }
+  UseCount& uses() { return uses_; }
+
+ private:
+  const device::CompletionEntry& entry(std::uint32_t index) const {
+    return *static_cast<const device::CompletionEntry*>(ring_.entry(index));
+  }
+
+  template <typename Handle>
+  std::uint32_t drain(std::uint32_t max, Handle& handle) {
+    std::lock_guard guard(consumer_);
+    const std::uint32_t first = ring_.consumed_own();
+    std::uint32_t count = ring_.produced_seen() - first;
+    if (count > max) count = max;
+    for (std::uint32_t i = 0; i < count; ++i) handle(entry(first + i));
+    if (count != 0) ring_.release(first + count);
+    return count;
+  }
+
+  SpinLock consumer_;
+  std::uint32_t walked_ = 0;  ///< index of the entry that the walk stands on
+  device::Ring ring_;
+  device::Device* device_ = nullptr;
+  device::CQNumber number_ = 0;
+  CompletionChannel* channel_ = nullptr;
+  AsyncQueue* async_ = nullptr;
+  CompletionEventState completion_events_;
+  AsyncEventState async_events_;
+  UseCount uses_;
+};
+
+}  // namespace weft::verbs

@@ -1,0 +1,16 @@
+// The only file above the device that knows the engine.
+#include "verbs/device_factory.h"
+
+#include "engine/engine.h"
+
+namespace weft::verbs {
+
+Result<std::unique_ptr<device::Device>> make_device(device::Events& events, std::string* message) {
+  auto settings = engine::settings_from_environment(message);
+  if (!settings) return settings.error();
+  auto device = engine::create_device(*settings, events);
+  if (!device) *message = std::string("weft: ") + device.error().text;
+  return device;
+}
+
+}  // namespace weft::verbs

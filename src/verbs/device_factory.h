@@ -1,0 +1,17 @@
+// Where the process's device comes from: the one seam between the verbs objects and the engine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "device/device.h"
+
+namespace weft::verbs {
+
+/// Makes the device that the environment's WEFT_* settings ask for. `events` outlives it. On error
+/// `message` holds a line for people that begins with "weft: ". Unit tests bring a definition of
+/// their own.
+Result<std::unique_ptr<device::Device>> make_device(device::Events& events, std::string* message);
+
+}  // namespace weft::verbs

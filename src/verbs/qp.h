@@ -1,0 +1,97 @@
+// Queue pairs: the producer's side of the send and receive queues, and their lifetime.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "verbs/async_queue.h"
+#include "verbs/cq.h"
+#include "verbs/pd.h"
+#include "verbs/receive_queue.h"
+#include "verbs/spin_lock.h"
+#include "verbs/srq.h"
+
+namespace weft::verbs {
+
+struct QPShape {
+  PD* pd = nullptr;
+  CQ* send_cq = nullptr;
+  CQ* receive_cq = nullptr;
+  SRQ* srq = nullptr;                ///< null: a receive queue of its own
+  std::uint32_t send_depth = 0;      ///< 0 is made 1, as are the next three
+  std::uint32_t receive_depth = 0;
+  std::uint32_t send_sges = 0;
+  std::uint32_t receive_sges = 0;
+  std::uint32_t inline_octets = 0;
+  bool signal_all = false;           ///< every send queue entry gives a completion
+};
+
+/// Calls match `open use* close`. Threads: any; close excludes all others.
+class QP {
+ public:
+  /// Error: EINVAL (a shape above the device's limits), ENOMEM.
+  Result<void> open(const QPShape& shape, AsyncQueue& async, void* owner);
+  /// Ends the connection if there is one, drops the queues and what completions of it were not yet
+  /// polled. Waits for unacknowledged events.
+  Result<void> close();
+
+  Result<void> command(device::QPCommand command) {
+    return shape_.pd->device().command_qp(number_, command);
+  }
+  Result<device::QPStatus> status() { return shape_.pd->device().query_qp(number_); }
+
+  /// One list of sends: `SendBatch (next commit)* finish`, then ring_send if finish says so. The
+  /// send queue's lock is held in between; the doorbell is rung outside it, because it may run the
+  /// protocol.
+  class SendBatch {
+   public:
+    explicit SendBatch(QP& qp)
+        : qp_(qp), guard_(qp.send_lock_), produced_(qp.send_.produced_own()), first_(produced_) {}
+    /// Room for one entry with up to send_sges SGEs or inline_octets of data, or null when the
+    /// queue is full.
+    device::SendEntry* next() {
+      if (produced_ - qp_.send_.consumed_seen() >= qp_.send_.capacity()) return nullptr;
+      return static_cast<device::SendEntry*>(qp_.send_.entry(produced_));
+    }
+    void commit() { ++produced_; }
+    /// Takes back what was committed so far.
+    void abort() { produced_ = first_; }
+    /// Publishes what was committed. True: there is something.
+    bool finish() {
+      const bool any = produced_ != first_;
+      if (any) qp_.send_.publish(produced_);
+      guard_.unlock();
+      return any;
+    }
+
+   private:
+    QP& qp_;
+    std::unique_lock<SpinLock> guard_;
+    std::uint32_t produced_;
+    std::uint32_t first_;
+  };
+  void ring_send() { shape_.pd->device().ring_send(number_); }
+
+  /// Not with an SRQ.
+  ReceiveQueue& receives() { return receives_; }
+  void ring_receive() { shape_.pd->device().ring_receive(number_); }
+
+  device::QPNumber number() const { return number_; }
+  /// As granted: at least what was asked for.
+  const QPShape& shape() const { return shape_; }
+  AsyncQueue& async() { return *async_; }
+  AsyncEventState& async_events() { return async_events_; }
+
+ private:
+  SpinLock send_lock_;
+  device::Ring send_;
+  ReceiveQueue receives_;
+  QPShape shape_;
+  device::QPNumber number_ = 0;
+  AsyncQueue* async_ = nullptr;
+  AsyncEventState async_events_;
+};
+
+}  // namespace weft::verbs

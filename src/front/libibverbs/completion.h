@@ -1,0 +1,49 @@
+// A completion of the device in the words of the verbs.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "device/entries.h"
+
+namespace weft::front {
+
+inline ibv_wc_status to_wc_status(device::CompletionStatus status) {
+  using Status = device::CompletionStatus;
+  switch (status) {
+    case Status::Success: return IBV_WC_SUCCESS;
+    case Status::LocalLength: return IBV_WC_LOC_LEN_ERR;
+    case Status::LocalQPOperation: return IBV_WC_LOC_QP_OP_ERR;
+    case Status::LocalProtection: return IBV_WC_LOC_PROT_ERR;
+    case Status::Flushed: return IBV_WC_WR_FLUSH_ERR;
+    case Status::BadResponse: return IBV_WC_BAD_RESP_ERR;
+    case Status::RemoteAccess: return IBV_WC_REM_ACCESS_ERR;
+    case Status::RemoteOperation: return IBV_WC_REM_OP_ERR;
+    case Status::Fatal: return IBV_WC_FATAL_ERR;
+  }
+  return IBV_WC_GENERAL_ERR;
+}
+
+inline ibv_wc_opcode to_wc_opcode(device::CompletionOpcode opcode) {
+  using Opcode = device::CompletionOpcode;
+  switch (opcode) {
+    case Opcode::Send: return IBV_WC_SEND;
+    case Opcode::SendInvalidate: return IBV_WC_SEND;
+    case Opcode::Write: return IBV_WC_RDMA_WRITE;
+    case Opcode::Read: return IBV_WC_RDMA_READ;
+    case Opcode::ReadInvalidate: return IBV_WC_RDMA_READ;
+    case Opcode::LocalInvalidate: return IBV_WC_LOCAL_INV;
+    case Opcode::Receive: return IBV_WC_RECV;
+  }
+  return IBV_WC_SEND;
+}
+
+/// The device's own status number, 0 for success: it tells apart what the verbs' codes join.
+inline std::uint32_t to_vendor_error(device::CompletionStatus status) {
+  return static_cast<std::uint32_t>(status);
+}
+
+inline unsigned to_wc_flags(const device::CompletionEntry& entry) {
+  return (entry.flags & device::kInvalidated) != 0 ? IBV_WC_WITH_INV : 0;
+}
+
+}  // namespace weft::front

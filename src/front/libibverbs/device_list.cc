@@ -1,0 +1,87 @@
+// The list of devices: one per network interface.
+#include <endian.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+#include "front/libibverbs/export.h"
+#include "front/libibverbs/objects.h"
+
+#undef ibv_get_device_list
+
+extern "C" const char* ibv_get_sysfs_path();
+
+namespace weft::front {
+namespace {
+
+/// Never destroyed: a program may look at a device while the process exits.
+struct DeviceTable {
+  std::mutex lock;
+  std::deque<DeviceObject> devices;
+};
+DeviceTable& table() {
+  static auto* const the_table = new DeviceTable;
+  return *the_table;
+}
+
+void fill(DeviceObject* device, const verbs::Interface& interface) {
+  device->node_type = IBV_NODE_RNIC;
+  device->transport_type = IBV_TRANSPORT_IWARP;
+  std::snprintf(device->name, sizeof device->name, "%s", interface.name);
+  std::snprintf(device->dev_name, sizeof device->dev_name, "%s", interface.name);
+  // Where the kernel would show a device of this name. Programs read attributes there, and fall
+  // back when there are none.
+  std::snprintf(device->dev_path, sizeof device->dev_path, "%.128s/class/infiniband_verbs/%s",
+                ibv_get_sysfs_path(), interface.name);
+  std::snprintf(device->ibdev_path, sizeof device->ibdev_path, "%.128s/class/infiniband/%s",
+                ibv_get_sysfs_path(), interface.name);
+}
+
+}  // namespace
+
+DeviceObject* device_object_for(const verbs::Interface& interface) {
+  DeviceTable& known = table();
+  std::lock_guard guard(known.lock);
+  for (DeviceObject& device : known.devices) {
+    if (std::strcmp(device.name, interface.name) == 0) return &device;
+  }
+  DeviceObject& device = known.devices.emplace_back();
+  fill(&device, interface);
+  return &device;
+}
+
+}  // namespace weft::front
+
+using namespace weft::front;
+
+WEFT_VERB(ibv_device**, get_device_list, (int* num_devices)) {
+  const auto interfaces = weft::verbs::ProcessRuntime::instance().interfaces();
+  auto** list = static_cast<ibv_device**>(std::calloc(interfaces.size() + 1, sizeof(ibv_device*)));
+  if (num_devices != nullptr) *num_devices = 0;
+  if (list == nullptr) return fail_null(ENOMEM);
+  for (std::size_t i = 0; i < interfaces.size(); ++i) list[i] = device_object_for(*interfaces[i]);
+  if (num_devices != nullptr) *num_devices = static_cast<int>(interfaces.size());
+  return list;
+}
+
+WEFT_VERB(void, free_device_list, (ibv_device * *list)) {
+  std::free(list);
+}
+
+WEFT_VERB(const char*, get_device_name, (ibv_device * device)) {
+  return device->name;
+}
+
+WEFT_VERB(__be64, get_device_guid, (ibv_device * device)) {
+  const auto* interface = to_object(device)->interface();
+  return interface != nullptr ? htobe64(interface->guid) : 0;
+}
+
+/// The index of the interface, which is as stable as a device's: -1 when it is gone.
+WEFT_EXPORT int ibv_get_device_index(ibv_device* device) {
+  const auto* interface = to_object(device)->interface();
+  return interface != nullptr ? static_cast<int>(interface->index) : -1;
+}

@@ -1,0 +1,140 @@
+// The GID and P_Key tables.
+#include "front/libibverbs/gids.h"
+
+#include <endian.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "front/libibverbs/export.h"
+#include "front/libibverbs/objects.h"
+
+namespace weft::front {
+namespace {
+
+constexpr std::uint32_t kPort = 1;
+constexpr std::uint16_t kDefaultPkey = 0xffff;
+
+ibv_gid mac_gid(const verbs::Interface& interface) {
+  ibv_gid gid{};
+  std::memcpy(gid.raw, interface.mac, sizeof interface.mac);
+  const bool no_mac = std::all_of(std::begin(interface.mac), std::end(interface.mac),
+                                  [](std::uint8_t octet) { return octet == 0; });
+  if (no_mac) {  // loopback: a GID of zeros would mean that there is none
+    gid.raw[0] = 0x02;
+    gid.raw[4] = static_cast<std::uint8_t>(interface.index >> 8);
+    gid.raw[5] = static_cast<std::uint8_t>(interface.index);
+  }
+  return gid;
+}
+
+ibv_gid address_gid(const sockaddr_storage& address) {
+  ibv_gid gid{};
+  if (address.ss_family == AF_INET) {
+    gid.raw[10] = gid.raw[11] = 0xff;
+    std::memcpy(gid.raw + 12, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, 4);
+  } else {
+    std::memcpy(gid.raw, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, 16);
+  }
+  return gid;
+}
+
+/// A GID table entry as the extended queries give it.
+ibv_gid_entry to_entry(ibv_context* context, const ibv_gid& gid, std::uint32_t index) {
+  const auto* interface = to_device_object(context)->interface();
+  ibv_gid_entry entry = {};
+  entry.gid = gid;
+  entry.gid_index = index;
+  entry.port_num = kPort;
+  entry.gid_type = IBV_GID_TYPE_IB;  // what iWARP devices say: the other types are RoCE's
+  entry.ndev_ifindex = interface != nullptr ? interface->index : 0;
+  return entry;
+}
+
+}  // namespace
+
+std::vector<ibv_gid> gid_table(ibv_context* context) {
+  std::vector<ibv_gid> table;
+  const auto* interface = to_device_object(context)->interface();
+  if (interface == nullptr) return table;
+  table.push_back(mac_gid(*interface));
+  auto& runtime = verbs::ProcessRuntime::instance();
+  for (const auto& address : runtime.addresses(interface->index)) {
+    table.push_back(address_gid(address.address));
+  }
+  return table;
+}
+
+}  // namespace weft::front
+
+using namespace weft::front;
+
+WEFT_VERB(int, query_gid,
+          (ibv_context * context, std::uint8_t port_num, int index, ibv_gid* gid)) {
+  const auto table = gid_table(context);
+  if (port_num != kPort || index < 0 || static_cast<std::size_t>(index) >= table.size()) {
+    errno = EINVAL;
+    return -1;
+  }
+  *gid = table[static_cast<std::size_t>(index)];
+  return 0;
+}
+
+/// ENODATA: an index that is not in use.
+WEFT_EXPORT int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_num,
+                                  std::uint32_t gid_index, ibv_gid_entry* entry,
+                                  std::uint32_t flags, std::size_t entry_size) {
+  if (port_num != kPort || flags != 0 || entry_size < sizeof *entry) return fail(EINVAL);
+  const auto table = gid_table(context);
+  if (gid_index >= table.size()) return fail(ENODATA);
+  std::memset(entry, 0, entry_size);
+  *entry = to_entry(context, table[gid_index], gid_index);
+  return 0;
+}
+
+/// Returns the number of entries, or -errno: EINVAL when they do not fit, too.
+WEFT_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries,
+                                         std::size_t max_entries, std::uint32_t flags,
+                                         std::size_t entry_size) {
+  if (flags != 0 || entry_size < sizeof *entries) return -fail(EINVAL);
+  const auto table = gid_table(context);
+  if (table.size() > max_entries) return -fail(EINVAL);
+  auto* octets = reinterpret_cast<std::uint8_t*>(entries);
+  for (std::uint32_t i = 0; i < table.size(); ++i, octets += entry_size) {
+    const ibv_gid_entry entry = to_entry(context, table[i], i);
+    std::memset(octets, 0, entry_size);
+    std::memcpy(octets, &entry, sizeof entry);
+  }
+  return static_cast<ssize_t>(table.size());
+}
+
+/// Private, yet imported by programs: the type as sysfs names it. 0 is "IB/RoCE v1", which is what
+/// every device says that is not RoCE v2.
+WEFT_EXPORT int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned index,
+                                   int* type) {
+  if (port_num != kPort || index >= gid_table(context).size()) {
+    errno = EINVAL;
+    return -1;
+  }
+  *type = 0;
+  return 0;
+}
+
+WEFT_VERB(int, query_pkey,
+          (ibv_context*, std::uint8_t port_num, int index, __be16* pkey)) {
+  if (port_num != kPort || index != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  *pkey = htobe16(kDefaultPkey);
+  return 0;
+}
+
+WEFT_EXPORT int ibv_get_pkey_index(ibv_context*, std::uint8_t port_num, __be16 pkey) {
+  if (port_num != kPort || be16toh(pkey) != kDefaultPkey) {
+    errno = EINVAL;
+    return -1;
+  }
+  return 0;
+}

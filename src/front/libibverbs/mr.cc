@@ -1,0 +1,144 @@
+// Memory regions.
+#include <new>
+
+#include "front/libibverbs/export.h"
+#include "front/libibverbs/objects.h"
+#include "front/libibverbs/operations.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+namespace weft::front {
+
+bool region_access(unsigned flags, std::uint32_t* access, int* code) {
+  // The device's rights have the values of the verbs'.
+  static_assert(unsigned{device::kLocalWrite} == IBV_ACCESS_LOCAL_WRITE &&
+                unsigned{device::kRemoteWrite} == IBV_ACCESS_REMOTE_WRITE &&
+                unsigned{device::kRemoteRead} == IBV_ACCESS_REMOTE_READ &&
+                unsigned{device::kRemoteAtomic} == IBV_ACCESS_REMOTE_ATOMIC &&
+                unsigned{device::kWindowBind} == IBV_ACCESS_MW_BIND &&
+                unsigned{device::kZeroBased} == IBV_ACCESS_ZERO_BASED);
+  constexpr unsigned kRights = (IBV_ACCESS_ZERO_BASED << 1) - 1;
+  // Hints that a device may leave alone: the optional range by its definition, huge pages because
+  // nothing here is pinned by page.
+  constexpr unsigned kHints = unsigned{IBV_ACCESS_OPTIONAL_RANGE} | IBV_ACCESS_HUGETLB;
+  *code = (flags & ~(kRights | kHints | unsigned{IBV_ACCESS_ON_DEMAND})) != 0 ? EINVAL
+          : (flags & IBV_ACCESS_ON_DEMAND) != 0                               ? EOPNOTSUPP
+                                                                              : 0;
+  *access = flags & kRights;
+  return *code == 0;
+}
+
+namespace {
+
+ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t octets, std::uint64_t iova,
+                        unsigned flags) {
+  if (!to_object(pd->context)->alive()) return fail_null(EIO);
+  verbs::RegionShape shape;
+  int code;
+  if (!region_access(flags, &shape.access, &code)) return fail_null(code);
+  shape.address = reinterpret_cast<std::uintptr_t>(address);
+  shape.octets = octets;
+  shape.base_to = (shape.access & device::kZeroBased) != 0 ? 0 : iova;
+  auto* object = new (std::nothrow) MRObject{};
+  if (object == nullptr) return fail_null(ENOMEM);
+  if (auto opened = object->mr.open(to_object(pd)->pd, shape); !opened) {
+    delete object;
+    return fail_null(opened.error().code);
+  }
+  object->context = pd->context;
+  object->pd = pd;
+  object->addr = address;
+  object->length = octets;
+  object->lkey = object->rkey = object->mr.stag();
+  object->handle = object->mr.stag();
+  return object;
+}
+
+}  // namespace
+}  // namespace weft::front
+
+using namespace weft::front;
+
+WEFT_VERB(ibv_mr*, reg_mr, (ibv_pd * pd, void* addr, std::size_t length, int access)) {
+  return register_region(pd, addr, length, reinterpret_cast<std::uintptr_t>(addr),
+                         static_cast<unsigned>(access));
+}
+
+WEFT_EXPORT ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, std::size_t length,
+                                    std::uint64_t iova, int access) {
+  return register_region(pd, addr, length, iova, static_cast<unsigned>(access));
+}
+
+WEFT_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, std::size_t length,
+                                     std::uint64_t iova, unsigned access) {
+  return register_region(pd, addr, length, iova, access);
+}
+
+/// Returns 0 or an ibv_rereg_mr_err_code, with errno.
+WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t length,
+                             int access) {
+  MRObject* object = to_object(mr);
+  const bool move = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  const bool change_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
+  const bool change_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+  weft::verbs::RegionShape shape = object->mr.shape();
+  int code = 0;
+  const bool sensible = flags != 0 && (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) == 0 &&
+                        !(move && (addr == nullptr || length == 0)) &&
+                        !(change_pd && (pd == nullptr || pd->context != mr->context)) &&
+                        !(!change_access && access != 0);
+  if (!sensible) code = EINVAL;
+  if (!to_object(mr->context)->alive()) code = EIO;
+  if (code == 0 && change_access) {
+    region_access(static_cast<unsigned>(access), &shape.access, &code);
+  }
+  if (code != 0) {
+    errno = code;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  if (move) {
+    shape.address = reinterpret_cast<std::uintptr_t>(addr);
+    shape.octets = length;
+  }
+  if (move || change_access) {
+    const bool zero_based = (shape.access & weft::device::kZeroBased) != 0;
+    const bool was_zero_based =
+        (object->mr.shape().access & weft::device::kZeroBased) != 0;
+    if (zero_based) {
+      shape.base_to = 0;
+    } else if (move || was_zero_based) {
+      shape.base_to = shape.address;
+    }
+  }
+  ibv_pd* target = change_pd ? pd : mr->pd;
+  if (auto done = object->mr.reopen(to_object(target)->pd, shape); !done) {
+    errno = done.error().code;
+    // The device refuses before it changes anything, so the region is what it was.
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  mr->pd = target;
+  if (move) {
+    mr->addr = addr;
+    mr->length = length;
+  }
+  return 0;
+}
+
+WEFT_VERB(int, dereg_mr, (ibv_mr * mr)) {
+  MRObject* object = to_object(mr);
+  if (to_object(mr->context)->alive()) {
+    if (auto closed = object->mr.close(); !closed) return finish(closed);
+  }
+  delete object;
+  return 0;
+}
+
+WEFT_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int,
+                                      int) {
+  return fail_null(EOPNOTSUPP);
+}
+WEFT_EXPORT ibv_mr* ibv_import_mr(ibv_pd*, std::uint32_t) { return fail_null(EOPNOTSUPP); }
+WEFT_EXPORT void ibv_unimport_mr(ibv_mr*) {}
+WEFT_EXPORT ibv_dm* ibv_import_dm(ibv_context*, std::uint32_t) { return fail_null(EOPNOTSUPP); }
+WEFT_EXPORT void ibv_unimport_dm(ibv_dm*) {}

@@ -1,0 +1,135 @@
+// The objects that programs hold pointers to: each is the public C struct first and our own object
+// behind it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+#include "base/result.h"
+#include "verbs/async_queue.h"
+#include "verbs/completion_channel.h"
+#include "verbs/cq.h"
+#include "verbs/mr.h"
+#include "verbs/pd.h"
+#include "verbs/process_runtime.h"
+#include "verbs/qp.h"
+#include "verbs/srq.h"
+
+namespace weft::front {
+
+/// A device as the list shows it. Made once per name and kept for ever, so that a pointer from one
+/// list compares equal to that of another and stays valid when the list is freed.
+struct DeviceObject : ibv_device {
+  /// The interface as it is now, or null when it is gone.
+  const verbs::Interface* interface() const {
+    return verbs::ProcessRuntime::instance().interface_named(name);
+  }
+};
+inline DeviceObject* to_object(ibv_device* device) { return static_cast<DeviceObject*>(device); }
+inline DeviceObject* to_device_object(ibv_context* context) { return to_object(context->device); }
+/// The device of that interface.
+DeviceObject* device_object_for(const verbs::Interface& interface);
+
+struct ContextObject;
+
+/// What a program's ibv_context lies in. Kept apart from ContextObject because the way back from
+/// the pointer is by offsets.
+struct ContextFace {
+  ContextObject* object;
+  verbs_context verbs;
+};
+static_assert(std::is_standard_layout_v<ContextFace>);
+
+struct ContextObject {
+  ContextFace face;
+  device::Device* device = nullptr;
+  std::uint32_t generation = 0;  ///< of the process that opened it
+  verbs::AsyncQueue async;
+  verbs::UseCount uses;
+  ContextObject* next = nullptr; ///< in the list of open contexts
+
+  /// False in a child that inherited this context by fork: it may only destroy what it inherited.
+  bool alive() const {
+    return generation == verbs::ProcessRuntime::instance().generation();
+  }
+};
+inline ContextObject* to_object(ibv_context* context) {
+  constexpr std::size_t kOffset =
+      offsetof(ContextFace, verbs) + offsetof(verbs_context, context);
+  auto* face = reinterpret_cast<std::uint8_t*>(context) - kOffset;
+  return reinterpret_cast<ContextFace*>(face)->object;
+}
+
+struct PDObject : ibv_pd {
+  verbs::PD pd;
+};
+inline PDObject* to_object(ibv_pd* pd) { return static_cast<PDObject*>(pd); }
+
+struct MRObject : ibv_mr {
+  verbs::MR mr;
+};
+inline MRObject* to_object(ibv_mr* mr) { return static_cast<MRObject*>(mr); }
+
+struct ChannelObject : ibv_comp_channel {
+  verbs::CompletionChannel channel;
+  verbs::UseCount uses;
+};
+inline ChannelObject* to_object(ibv_comp_channel* channel) {
+  return static_cast<ChannelObject*>(channel);
+}
+
+/// Every CQ has the extended face; the plain one is its beginning.
+struct CQObject : ibv_cq_ex {
+  verbs::CQ cq;
+  const device::CompletionEntry* entry = nullptr;  ///< between start_poll and end_poll
+};
+inline CQObject* to_object(ibv_cq_ex* cq) { return static_cast<CQObject*>(cq); }
+inline CQObject* to_object(ibv_cq* cq) { return to_object(reinterpret_cast<ibv_cq_ex*>(cq)); }
+
+struct SRQObject : ibv_srq {
+  verbs::SRQ srq;
+};
+inline SRQObject* to_object(ibv_srq* srq) { return static_cast<SRQObject*>(srq); }
+
+/// Every QP has the extended face; programs get at it only when they asked for send operations.
+struct QPObject : ibv_qp_ex {
+  verbs::QP qp;
+  bool has_send_ops = false;
+  ibv_qp_attr attributes = {};  ///< what modify_qp was given and iWARP has no use for
+  // Between wr_start and wr_complete.
+  std::optional<verbs::QP::SendBatch> batch;
+  device::SendEntry* entry = nullptr;  ///< the one being built
+  int batch_error = 0;
+};
+inline QPObject* to_object(ibv_qp_ex* qp) { return static_cast<QPObject*>(qp); }
+inline QPObject* to_object(ibv_qp* qp) { return to_object(reinterpret_cast<ibv_qp_ex*>(qp)); }
+
+/// The number in an enum that a C program filled: it may be none of the enumerators, and then C++
+/// does not allow so much as looking at it as an enum.
+template <typename Enum>
+std::uint32_t to_number(const Enum& value) {
+  static_assert(sizeof value == sizeof(std::uint32_t));
+  std::uint32_t number;
+  std::memcpy(&number, &value, sizeof number);
+  return number;
+}
+
+/// The two ways in which verbs fail. Each sets errno.
+inline int fail(int code) {
+  errno = code;
+  return code;
+}
+inline std::nullptr_t fail_null(int code) {
+  errno = code;
+  return nullptr;
+}
+/// 0, or fail with the error's code.
+inline int finish(const Result<void>& result) { return result ? 0 : fail(result.error().code); }
+
+}  // namespace weft::front

@@ -1,0 +1,23 @@
+// What librdmacm shares with us.
+#include "front/libibverbs/export.h"
+#include "front/libibverbs/objects.h"
+#include "front/libibverbs/operations.h"
+
+namespace weft::front {
+namespace {
+
+device::QPNumber qp_number_of(const void* ibv_qp_pointer) {
+  auto* qp = const_cast<ibv_qp*>(static_cast<const ibv_qp*>(ibv_qp_pointer));
+  // Another library's QP has another library's operations.
+  if (qp->context == nullptr || qp->context->ops.post_send != post_send) return 0;
+  return to_object(qp)->qp.number();
+}
+
+}  // namespace
+}  // namespace weft::front
+
+WEFT_EXPORT weft::verbs::Runtime* weft_private_runtime() {
+  auto& runtime = weft::verbs::ProcessRuntime::instance();
+  runtime.set_qp_number_of(weft::front::qp_number_of);
+  return &runtime;
+}

@@ -48,6 +48,9 @@ class WorkQueues {
   /// A WR ended. Called once for each WR taken, per queue in posting order; also for unsignalled
   /// successes (completion.signaled is false: free the slot, write no CQ entry).
   virtual void complete(const Completion&) = 0;
+  /// The last segment of an inbound RDMA Write was placed, `octets` long. Nothing is delivered
+  /// (RDM-05); for hosts whose consumers sleep while peers signal them by writing to memory.
+  virtual void handle_write_placed(std::size_t /*octets*/) {}
 
  protected:
   ~WorkQueues() = default;

@@ -1,25 +1,30 @@
 // CQ entries in, events out.
 #include "engine/completion_queue.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace weft::engine {
 
+namespace {
+
+/// Failed completions count as solicited (verbs draft §8.2.1).
+core::CQInput input_for(const device::CompletionEntry& entry) {
+  const bool solicited = (entry.flags & device::kSolicitedEvent) != 0 ||
+                         entry.status != device::CompletionStatus::Success;
+  return solicited ? core::CQInput::SolicitedCompletion : core::CQInput::Completion;
+}
+
+}  // namespace
+
 bool CompletionQueue::step(core::CQInput input) {
-  // Always a read-modify-write, also where the state stays: push publishes an entry and then steps,
-  // the consumer arms and then polls. Whichever steps later reads what the earlier one released, so
-  // either the second poll sees the entry or push sees the armed state.
-  core::CQState from = state_.load(std::memory_order_relaxed);
-  while (true) {
-    const core::CQTransition& row = core::cq_step(from, input);
-    if (state_.compare_exchange_weak(from, row.to, std::memory_order_acq_rel)) return row.event;
-  }
+  const core::CQTransition& row = core::cq_step(state_, input);
+  state_ = row.to;
+  return row.event;
 }
 
 CompletionQueue::Pushed CompletionQueue::push(const device::CompletionEntry& entry) {
-  if (state_.load(std::memory_order_relaxed) == core::CQState::Overflowed) {
-    return Pushed::WasOverflowed;
-  }
+  if (state_ == core::CQState::Overflowed) return Pushed::WasOverflowed;
   if (ring_.full()) {
     step(core::CQInput::Overflow);
     return Pushed::Overflowed;
@@ -27,15 +32,23 @@ CompletionQueue::Pushed CompletionQueue::push(const device::CompletionEntry& ent
   const std::uint32_t index = ring_.produced_own();
   *static_cast<device::CompletionEntry*>(ring_.entry(index)) = entry;
   ring_.publish(index + 1);
-  const bool solicited = (entry.flags & device::kSolicitedEvent) != 0 ||
-                         entry.status != device::CompletionStatus::Success;
-  return step(solicited ? core::CQInput::SolicitedCompletion : core::CQInput::Completion)
-             ? Pushed::Notify
-             : Pushed::Quiet;
+  return step(input_for(entry)) ? Pushed::Notify : Pushed::Quiet;
 }
 
-void CompletionQueue::arm(bool solicited_only) {
+bool CompletionQueue::arm(bool solicited_only) {
   step(solicited_only ? core::CQInput::ArmSolicited : core::CQInput::ArmAny);
+  // What waits unread fires at once (docs/adr/0002-arming-a-cq-that-is-not-empty.md).
+  bool fired = false;
+  const std::uint32_t end = ring_.produced_own();
+  const std::uint32_t unread = std::min(end - ring_.consumed_seen(), ring_.capacity());
+  for (std::uint32_t i = end - unread; i != end && !fired; ++i) {
+    fired = step(input_for(*static_cast<device::CompletionEntry*>(ring_.entry(i))));
+  }
+  return fired;
+}
+
+bool CompletionQueue::nudge() {
+  return state_ == core::CQState::ArmedAny && step(core::CQInput::Completion);
 }
 
 bool CompletionQueue::resize(std::uint32_t depth) {

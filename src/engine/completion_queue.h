@@ -1,7 +1,6 @@
 // A CQ on the device side: its ring, its armed state, its overflow.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "core/qp/cq_state.h"
@@ -10,7 +9,7 @@
 
 namespace weft::engine {
 
-/// Threads: push under the progress lock; arm from any thread (see state_).
+/// Threads: the progress lock; the consumer reads the ring without it.
 class CompletionQueue {
  public:
   CompletionQueue(device::CQNumber number, std::uint32_t depth, std::uint64_t cookie)
@@ -24,9 +23,10 @@ class CompletionQueue {
   /// first one; the CQ is unusable from now on.
   Pushed push(const device::CompletionEntry&);
 
-  /// Arms for the next completion. The consumer polls dry, arms, and polls again, so only what is
-  /// pushed after this fires (verbs draft §8.2.1).
-  void arm(bool solicited_only);
+  /// Arms for the next completion. True: an entry that waits unread already gives the event.
+  bool arm(bool solicited_only);
+  /// An event without a completion: true if the CQ was armed for any, and no longer is.
+  bool nudge();
   /// New memory of at least `depth` entries with the unread ones moved over. False: they do not
   /// fit.
   bool resize(std::uint32_t depth);
@@ -43,8 +43,7 @@ class CompletionQueue {
   const std::uint64_t cookie_;
   RingMemory memory_;
   device::Ring ring_;
-  /// Changed by compare-and-swap: arm comes from the consumer's thread without the progress lock.
-  std::atomic<core::CQState> state_{core::CQState::Quiet};
+  core::CQState state_ = core::CQState::Quiet;
 };
 
 }  // namespace weft::engine

@@ -76,13 +76,19 @@ void Connection::handle_ready() {
 void Connection::serve() {
   if (state_ != ConnectionState::Streaming) return;
   transmit();
-  if (state_ == ConnectionState::Streaming && held_back_ && qp_->receive_pending()) {
-    held_back_ = false;
-    qp_->unwant_receive();
-    offer_received();
-    if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
-    if (state_ == ConnectionState::Streaming) transmit();
-  }
+  if (state_ != ConnectionState::Streaming || !held_back_ || !receive_posted()) return;
+  held_back_ = false;
+  qp_->unwant_receive();
+  offer_received();
+  if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
+  if (state_ == ConnectionState::Streaming) transmit();
+}
+
+/// Is there a receive for the message that is held back? If not, whoever posts one is sure to ring.
+bool Connection::receive_posted() {
+  if (qp_->receive_pending()) return true;
+  qp_->want_receive();
+  return qp_->receive_pending();
 }
 
 bool Connection::wants_read() const {

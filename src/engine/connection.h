@@ -113,6 +113,7 @@ class Connection {
   void read_stream();
   bool receive_once();
   void offer_received();
+  bool receive_posted();
   void drop_received();
   void lose_stream();
   void spill_received();

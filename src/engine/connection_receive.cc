@@ -99,8 +99,7 @@ void Connection::offer_received() {
     received_->begin += done.consumed;
     if (done.held_back) {
       held_back_ = true;
-      qp_->want_receive();
-      if (!qp_->receive_pending()) break;
+      if (!receive_posted()) break;
       held_back_ = false;
       qp_->unwant_receive();
       continue;

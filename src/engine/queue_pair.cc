@@ -21,6 +21,10 @@ static_assert(device::kSGECountMax == core::kSGECountMax);
 
 namespace {
 
+/// A Write this short is a flag or a counter that somebody looks at, not data
+/// (docs/adr/0003-a-flag-written-wakes-an-armed-cq.md).
+constexpr std::size_t kFlagOctetsMax = 8;
+
 std::size_t send_entry_octets(const device::QPRequest& request) {
   return sizeof(device::SendEntry) +
          std::max<std::size_t>(request.send_sges * sizeof(device::SGEntry), request.inline_octets);
@@ -160,6 +164,12 @@ void QueuePair::complete(const core::Completion& completion) {
     case CompletionQueue::Pushed::WasOverflowed:
       return;
   }
+}
+
+void QueuePair::handle_write_placed(std::size_t octets) {
+  if (octets > kFlagOctetsMax) return;
+  if (send_cq_.nudge()) owner_.handle_cq_notify(send_cq_);
+  if (receive_cq_.nudge()) owner_.handle_cq_notify(receive_cq_);
 }
 
 }  // namespace weft::engine

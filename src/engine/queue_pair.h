@@ -59,6 +59,7 @@ class QueuePair final : public core::WorkQueues {
   bool take_receive(core::ReceiveWR& wr) override;
   bool take_receive_to_flush(core::ReceiveWR& wr) override;
   void complete(const core::Completion&) override;
+  void handle_write_placed(std::size_t octets) override;
 
   Connection* connection = nullptr;  ///< the one it is bound to, or null
   bool last_receive_reported = false;

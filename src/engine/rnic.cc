@@ -347,7 +347,7 @@ Result<void> Rnic::arm_cq(device::CQNumber number, bool solicited_only) {
   Entry entry(*this);
   const auto it = cqs_.find(number);
   if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
-  it->second->arm(solicited_only);
+  if (it->second->arm(solicited_only)) handle_cq_notify(*it->second);
   return {};
 }
 

@@ -276,6 +276,32 @@ TEST_P(RnicTest, ArmedCQFiresOnce) {
   EXPECT_EQ(server->count_cq_events(), 1);
 }
 
+TEST_P(RnicTest, ArmingWithUnreadCompletionsFiresAtOnce) {
+  connect_pair();
+  std::vector<std::uint8_t> source(8);
+  const auto stag = client->register_octets(source.data(), 8, 0);
+  std::vector<std::uint8_t> target(8);
+  const auto target_stag = server->register_octets(target.data(), 8, kAllRights);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    client->post_send(client_qp, {.opcode = device::SendOpcode::Write,
+                                  .wr_id = i,
+                                  .address = source.data(),
+                                  .octets = 8,
+                                  .stag = stag,
+                                  .remote_stag = target_stag,
+                                  .remote_to = reinterpret_cast<std::uintptr_t>(target.data())});
+  }
+  expect_success(*client, 0);
+  ASSERT_TRUE(client->wait_until([&] { return !client->cq.completions.empty(); }));
+  ASSERT_TRUE(client->rnic.arm_cq(client->cq.number, true).ok());
+  EXPECT_EQ(client->count_cq_events(), 0);  // unread, but not solicited
+  ASSERT_TRUE(client->rnic.arm_cq(client->cq.number, false).ok());
+  EXPECT_EQ(client->count_cq_events(), 1);
+  expect_success(*client, 1);
+  ASSERT_TRUE(client->rnic.arm_cq(client->cq.number, false).ok());
+  EXPECT_EQ(client->count_cq_events(), 1);  // nothing is unread now
+}
+
 TEST_P(RnicTest, PeerThatIsNotMPA) {
   // A plain TCP client that speaks HTTP at our listener is dropped, and nobody hears of it.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);

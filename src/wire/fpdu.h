@@ -36,6 +36,8 @@ constexpr std::size_t marker_count(std::uint32_t position, std::size_t octets) {
   return 1 + (octets - before - 1) / (kMarkerInterval - kMarkerOctets);
 }
 /// MULPDU for an effective MSS (RFC 5044 §4.5), clamped to 128..64768.
+//= MPA-20
+//= MPA-21
 constexpr std::size_t mulpdu(std::size_t emss, bool markers) {
   const std::size_t overhead =
       6 + (markers ? 4 * ((emss + kMarkerInterval - 1) / kMarkerInterval) : 0) + emss % 4;

@@ -120,6 +120,7 @@ TEST(Markers, LoadIgnoresTheReservedHalfAndTheLowBits) {
 }
 
 //= rfc5044#4.5
+//= MPA-20
 TEST(Mulpdu, TableOfKnownValues) {
   struct Row {
     std::size_t emss;
@@ -135,6 +136,7 @@ TEST(Mulpdu, TableOfKnownValues) {
   }
 }
 
+//= MPA-21
 TEST(Mulpdu, IsClampedAtBothEnds) {
   for (const std::size_t emss : {0, 1, 5, 6, 7, 127, 134}) {
     EXPECT_EQ(mulpdu(emss, false), kMulpduMin) << emss;

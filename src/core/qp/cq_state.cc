@@ -1,3 +1,4 @@
+// The CQ event table.
 #include "core/qp/cq_state.h"
 
 namespace weft::core {

@@ -1,4 +1,4 @@
-// When a CQ owes its consumer an event (verbs draft §8.2.1): one-shot, and only for what comes after.
+// When a CQ owes its consumer an event (verbs draft §8.2.1): one-shot, and only for later entries.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,13 @@ enum class CQState : std::uint8_t {
   ArmedAny,        ///< the next completion gives an event
   Overflowed,      ///< a completion was lost; for ever
 };
-enum class CQInput : std::uint8_t { ArmSolicited, ArmAny, Completion, SolicitedCompletion, Overflow };
+enum class CQInput : std::uint8_t {
+  ArmSolicited,
+  ArmAny,
+  Completion,
+  SolicitedCompletion,
+  Overflow,
+};
 
 struct CQTransition {
   CQState from;

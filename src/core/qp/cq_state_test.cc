@@ -1,3 +1,4 @@
+// CQ events: the table against its checked-in copy, and what it means.
 #include "core/qp/cq_state.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Fences and local invalidation: what waits for what.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 

@@ -1,3 +1,4 @@
+// How work ends when the stream does.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 

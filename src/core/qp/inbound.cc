@@ -76,8 +76,9 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       return received;
     }
     if (const auto* error = std::get_if<wire::TermError>(&found)) {
-      //= DDP-18
-      state_ == QPState::Closing ? bad_close() : protocol_error(*error, nullptr, now);
+      //= DDP-14, DDP-18
+      // The layers below only report; what becomes of the stream is decided here.
+      protocol_error(*error, nullptr, now);
       continue;
     }
     const auto& fpdu = *std::get_if<ArrivedFPDU>(&found);
@@ -106,9 +107,8 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
   const auto ddp = wire::DDPHeader::parse(Octets(segment.raw, segment.raw_octets));
   if (!ddp) {
     // Too short to say what it is: there is no header to send back.
-    if (state_ == QPState::Closing) return bad_close(), SegmentFate::Consumed;
-    return protocol_error(wire::TermError::DDPLocalCatastrophic, nullptr, now),
-           SegmentFate::Consumed;
+    protocol_error(wire::TermError::DDPLocalCatastrophic, nullptr, now);
+    return SegmentFate::Consumed;
   }
   segment.ddp = *ddp;
   segment.raw_octets = ddp->octets();
@@ -116,18 +116,25 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
 
   const wire::Opcode opcode = wire::rdmap_opcode(ddp->rdmap_control);
   const std::optional<wire::TermError> fault = judge_header(segment);
-  if (state_ == QPState::Closing && (fault || opcode != wire::Opcode::Terminate)) {
+  if (fault) return protocol_error(*fault, &segment, now), SegmentFate::Consumed;
+  if (state_ == QPState::Closing && !expected_in_closing(opcode)) {
     return bad_close(), SegmentFate::Consumed;
   }
-  if (fault) return protocol_error(*fault, &segment, now), SegmentFate::Consumed;
   switch (opcode) {
     case wire::Opcode::Write: handle_write(segment, ulpdu, now); break;
     case wire::Opcode::ReadRequest: handle_read_request(segment, ulpdu, now); break;
     case wire::Opcode::ReadResponse: handle_read_response(segment, ulpdu, now); break;
     case wire::Opcode::Terminate: handle_terminate(ulpdu, now); break;
-    default: return handle_send(segment, ulpdu, now);  // the four Sends: judge_header let no other by
+    default: return handle_send(segment, ulpdu, now);  // judge_header lets only the Sends by
   }
   return SegmentFate::Consumed;
+}
+
+// With no work open there is nothing left for the peer to say but a Terminate, and the answer to an
+// RTR that close() waits for.
+bool QP::expected_in_closing(wire::Opcode opcode) const {
+  return opcode == wire::Opcode::Terminate ||
+         (opcode == wire::Opcode::ReadResponse && !open_reads_.empty());
 }
 
 // Everything that can be judged without knowing the message: versions, opcode, queue. The layers
@@ -150,8 +157,8 @@ std::optional<wire::TermError> QP::judge_header(const ArrivedSegment& segment) c
   return judge_queue(ddp);
 }
 
-// Over a byte stream nothing is lost or overtaken: a gap in MSN or MO is an error of the peer's, and
-// waiting for what should fill it would hang the QP.
+// Over a byte stream nothing is lost or overtaken: a gap in MSN or MO is an error of the peer's,
+// and waiting for what should fill it would hang the QP.
 //= DDP-11 DDP-19
 std::optional<wire::TermError> QP::judge_queue(const wire::DDPHeader& ddp) const {
   switch (ddp.qn) {

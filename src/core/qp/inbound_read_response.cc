@@ -13,7 +13,8 @@ void QP::handle_read_response(const ArrivedSegment& segment, UlpduCursor& payloa
   const std::size_t octets = payload.octets_left();
   if (octets > 0) {
     if (segment.ddp.stag != read.sink_stag) {
-      return fail_read(segment, wire::TermError::DDPTaggedInvalidSTag, WorkStatus::BadResponse, now);
+      return fail_read(segment, wire::TermError::DDPTaggedInvalidSTag, WorkStatus::BadResponse,
+                       now);
     }
     const bool contiguous = segment.ddp.to == read.sink_to + read.received;
     if (!contiguous || octets > read.octets - read.received) {
@@ -50,7 +51,10 @@ void QP::handle_read_response(const ArrivedSegment& segment, UlpduCursor& payloa
 void QP::deliver_read(Instant now) {
   const OpenRead read = open_reads_.front();
   open_reads_.pop();
-  if (!read.work) return;  // the RTR's answer: nobody asked for it
+  if (!read.work) {  // the RTR's answer: nobody asked for it, but close() may wait for it
+    if (state_ == QPState::Closing) action_ = LLPAction::CloseGracefully;
+    return;
+  }
   if (read.work->opcode == WorkOpcode::ReadInvalidate &&
       !memory_.invalidate(read.sink_stag, config_.pd)) {
     return fail_work(*read.work, WorkStatus::LocalProtection, now);

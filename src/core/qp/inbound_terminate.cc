@@ -6,12 +6,23 @@
 namespace weft::core {
 namespace {
 
+/// Does the quoted header belong to a segment of this Write? Several Writes to one region may be
+/// open: the whole segment has to lie within the right one. `segment_octets` is what the peer says
+/// of its length; some say less than it was, by the header.
+bool is_segment_of(const OpenWork& work, const wire::DDPHeader& quoted,
+                   std::size_t segment_octets) {
+  if (work.opcode != WorkOpcode::Write || work.remote_stag != quoted.stag) return false;
+  const std::size_t payload = segment_octets - std::min(segment_octets, quoted.octets());
+  const std::uint64_t offset = quoted.to - work.remote_to;
+  if (offset >= work.octets) return offset == 0 && work.octets == 0 && payload == 0;
+  return payload <= work.octets - offset;
+}
+
 /// Does the header that the peer quotes belong to this WR?
-bool is_quoted(const OpenWork& work, const wire::DDPHeader& quoted) {
+bool is_quoted(const OpenWork& work, const wire::DDPHeader& quoted, std::size_t segment_octets) {
   if (quoted.tagged) {
     return wire::rdmap_opcode(quoted.rdmap_control) == wire::Opcode::Write &&
-           work.opcode == WorkOpcode::Write && work.remote_stag == quoted.stag &&
-           quoted.to - work.remote_to <= work.octets;
+           is_segment_of(work, quoted, segment_octets);
   }
   if (quoted.qn == wire::kSendQueue) return work.is_send() && work.msn == quoted.msn;
   // A Read's number is drawn when its request leaves.
@@ -55,11 +66,15 @@ void QP::blame_work(const wire::Terminate& message) {
   if (layer > 1 || etype == 0) return;
   std::optional<wire::DDPHeader> quoted;
   if (!message.ddp_header.empty()) quoted = wire::DDPHeader::parse(message.ddp_header);
+  const std::size_t segment_octets =
+      message.ddp_segment_octets ? std::size_t{*message.ddp_segment_octets} : 0;
 
   for (std::uint32_t i = 0; i < open_work_.size(); ++i) {
     OpenWork& work = open_work_[i];
     if (work.phase != WorkPhase::Sent && work.phase != WorkPhase::Sending) continue;
-    if (quoted ? !is_quoted(work, *quoted) : !is_of_kind(work, message.error)) continue;
+    const bool is_about_it = quoted ? is_quoted(work, *quoted, segment_octets)
+                                    : is_of_kind(work, message.error);
+    if (!is_about_it) continue;
     work.phase = WorkPhase::Failed;
     work.status = etype == 1 ? WorkStatus::RemoteAccess : WorkStatus::RemoteOperation;
     return;

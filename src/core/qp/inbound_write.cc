@@ -21,6 +21,7 @@ void QP::handle_write(const ArrivedSegment& segment, UlpduCursor& payload, Insta
     }
     target += run.size();
   }
+  if (segment.ddp.last) queues_.handle_write_placed(octets);
 }
 
 }  // namespace weft::core

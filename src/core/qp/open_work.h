@@ -24,7 +24,7 @@ enum class WorkPhase : std::uint8_t {
 struct OpenWork {
   std::uint64_t id = 0;
   std::uint64_t remote_to = 0;
-  std::uint64_t end_position = 0;  ///< stream octets produced when its last segment was; from Sent on
+  std::uint64_t end_position = 0;  ///< stream octets produced up to its end; from Sent on
   Octets inline_data;
   SGE* sges = nullptr;             ///< our copy
   std::uint32_t sge_count = 0;

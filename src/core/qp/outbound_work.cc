@@ -30,6 +30,7 @@ bool QP::start_work(Instant now) {
   return false;
 }
 
+//= RDM-18
 // Copies the oldest posted WR, whose spans are good only for this call. False: none, or no slot.
 bool QP::take_work() {
   SendWR wr;

@@ -131,6 +131,7 @@ void QP::handle_emss(std::size_t emss) {
 bool QP::silent() const { return stream_.role == Role::Responder && !first_fpdu_arrived_; }
 
 void QP::handle_sent(std::size_t octets, Instant) {
+  if (state_ == QPState::Idle) return;  // of a stream that was reset
   accepted_ += octets;
   weft_assert(accepted_ <= produced_);
   if (state_ == QPState::RTS || state_ == QPState::Terminate) retire();

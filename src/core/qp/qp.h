@@ -41,7 +41,7 @@ struct QPConfig {
 /// What handle_octets did with what was offered.
 struct Received {
   std::size_t consumed = 0;  ///< octets done with; offer the rest again, with more behind it
-  std::size_t wanted = 0;    ///< octets_total the next FPDU needs before it can make progress; 0: any
+  std::size_t wanted = 0;    ///< octets in all that the next FPDU needs to make progress; 0: any
   bool held_back = false;    ///< a Send waits for a receive: call again (with the same octets) when
                              ///< one is posted. Stop reading the socket until then.
 };
@@ -49,7 +49,7 @@ struct Received {
 /// What the transport has to do.
 enum class LLPAction : std::uint8_t {
   None,
-  CloseGracefully,  ///< send FIN after everything poll_transmit gave; keep reading until the peer's FIN
+  CloseGracefully,  ///< FIN after all that poll_transmit gave; keep reading until the peer's
   Reset,            ///< drop the connection now
 };
 
@@ -108,10 +108,10 @@ class QP {
   void handle_local_error(wire::TermError error, Instant now);
 
   // Commands of the consumer. EINVAL where the state table has no row.
-  Result<void> close(Instant now);        ///< modify Closing: FIN when the SQ is empty, else BadClose
+  Result<void> close(Instant now);        ///< modify Closing: FIN if the SQ is empty, else BadClose
   Result<void> terminate(Instant now);    ///< modify Terminate: Terminate 0/0/00
   Result<void> fail(Instant now);         ///< modify Error: no Terminate; LLP reset; all WRs flush
-  Result<void> reset(Instant now);        ///< Error -> Idle once everything is flushed (modify RESET)
+  Result<void> reset(Instant now);        ///< Error -> Idle, everything is flushed (modify RESET)
   /// In Error (and Terminate, Closing): WRs posted since are flushed. Call when work was posted.
   void flush(Instant now);
 
@@ -163,6 +163,7 @@ class QP {
 
   // inbound.cc
   SegmentFate handle_segment(UlpduCursor, Instant now);
+  bool expected_in_closing(wire::Opcode) const;
   std::optional<wire::TermError> judge_header(const ArrivedSegment&) const;
   std::optional<wire::TermError> judge_queue(const wire::DDPHeader&) const;
   SegmentFate handle_send(const ArrivedSegment&, UlpduCursor&, Instant now);

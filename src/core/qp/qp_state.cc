@@ -1,3 +1,4 @@
+// The QP state table.
 #include "core/qp/qp_state.h"
 
 namespace weft::core {

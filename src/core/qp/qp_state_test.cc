@@ -1,3 +1,4 @@
+// QP states: the table against its checked-in copy.
 #include "core/qp/qp_state.h"
 
 #include <gtest/gtest.h>

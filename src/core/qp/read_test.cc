@@ -1,3 +1,4 @@
+// Reads in both directions, their limits, and the RTR.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 
@@ -181,9 +182,11 @@ TEST(QPRead, MessagesAreNotInterleaved) {
   }
   pair.b.deliver(pair.a.transmit_all());
   Bytes all;
-  for (Bytes part = pair.b.transmit(true, 1000); !part.empty(); part = pair.b.transmit(true, 1000)) {
+  Bytes part;
+  do {
+    part = pair.b.transmit(true, 1000);
     all.insert(all.end(), part.begin(), part.end());
-  }
+  } while (!part.empty());
   std::uint8_t open = 0;
   for (const Bytes& segment : ulpdus(all)) {
     if (open != 0) {
@@ -214,6 +217,20 @@ TEST(QPRead, StopsWhenTheSourceIsDeregisteredMeanwhile) {
   ASSERT_EQ(pair.a.queues.sent.size(), 1u);
   EXPECT_EQ(pair.a.queues.sent[0].id, id);
   EXPECT_EQ(pair.a.queues.sent[0].status, WorkStatus::RemoteAccess);
+}
+
+//= SEC-04
+TEST(QPRead, StopsWhenTheRightIsTakenBackMeanwhile) {
+  Pair pair;
+  const Region sink = pair.a.region(5000), source = pair.b.region(5000);
+  pair.a.read({sink.sge(4000)}, source.stag, source.to);
+  pair.b.deliver(pair.a.transmit());
+  pair.b.transmit(true, 1);
+  RegionAttributes attributes = *pair.b.table.find(source.stag);
+  attributes.access = kLocalWrite;
+  ASSERT_TRUE(pair.b.table.reregister(source.stag, attributes).ok());
+  EXPECT_EQ(ulpdus(pair.b.transmit_all()).size(), 1u);
+  EXPECT_EQ(pair.b.qp->terminate_sent(), wire::TermError::RDMAPAccess);
 }
 
 TEST(QPRead, SourcePagesThatVanishEndTheStream) {

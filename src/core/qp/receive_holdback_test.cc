@@ -1,3 +1,4 @@
+// A Send that finds no receive posted.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 

@@ -10,8 +10,8 @@
 
 namespace weft::core {
 
-/// First in, first out. An entry keeps its address from push() to its pop(), and slot(entry) numbers
-/// it 0..capacity-1, so that side arrays can belong to it.
+/// First in, first out. An entry keeps its address from push() to its pop(), and slot(entry)
+/// numbers it 0..capacity-1, so that side arrays can belong to it.
 ///
 /// Invariant: size() <= capacity(). push() when full and front() when empty are our bugs.
 template <typename T>

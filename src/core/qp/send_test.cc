@@ -1,3 +1,4 @@
+// Sends from post to completion, and how arrived octets may be divided.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 
@@ -32,7 +33,7 @@ TEST(QPSend, SolicitedWithInvalidateLeavesAsInTheExample) {
   EXPECT_EQ(to_hex(a.transmit()), to_hex(hex(kExampleA5)));
 }
 
-//= DDP-13 RDM-12
+//= DDP-05 DDP-13 RDM-12
 TEST(QPSend, ArrivesAsInTheExample) {
   End b;
   b.bind(Role::Responder);
@@ -142,7 +143,7 @@ TEST(QPSend, CompletesWhenTheTransportTookItsLastOctet) {
   EXPECT_FALSE(a.queues.sent[1].signaled);
 }
 
-//= RDM-13 SEC-05
+//= DDP-05 RDM-13 SEC-05
 TEST(QPSend, InvalidatesBeforeItsReceiveCompletes) {
   Pair pair;
   const Region victim = pair.b.region(64), buffer = pair.b.region(64);

@@ -13,6 +13,9 @@ Result<void> QP::close(Instant now) {
   if (!step(QPEvent::CloseRequested)) return Error{EINVAL, "close: the QP is not in RTS"};
   if (send_queue_empty() && inbound_reads_.empty()) {
     begin_closing(now);
+    // A consumer may close before the answer to its RTR is here. That answer is no bad close, and
+    // a FIN before it would make one at the peer: it goes when the answer came (deliver_read).
+    if (!open_reads_.empty()) action_ = LLPAction::None;
   } else {
     bad_close();
   }
@@ -38,10 +41,15 @@ void QP::handle_peer_closed(Instant now) {
   if (state_ == QPState::Idle || state_ == QPState::Error) return;
   peer_closed_ = true;
   notify(QPNotice::Kind::PeerClosed);
+  if (state_ == QPState::Closing && !open_reads_.empty()) {
+    open_reads_.clear();  // the answer to the RTR will not come any more
+    action_ = LLPAction::CloseGracefully;
+  }
   if (state_ != QPState::RTS) return;
   if (send_queue_empty() && inbound_reads_.empty()) {
     step(QPEvent::PeerClosed);
     begin_closing(now);
+    open_reads_.clear();
   } else {
     // The peer left while work was open; our half still carries the Terminate that says so.
     step(QPEvent::PeerClosedEarly);
@@ -64,7 +72,8 @@ void QP::handle_timeout(Instant now) {
 }
 
 // A segment that was begun cannot be finished, so not even a Terminate can follow it: only a reset
-// is left (verbs draft §6.4). To blame is the oldest WR whose octets the transport still had to take.
+// is left (verbs draft §6.4). To blame is the oldest WR whose octets the transport
+// still had to take.
 void QP::handle_send_fault(Instant) {
   // A stream that is ending already has its guilty WR, if there is one.
   const bool blame = state_ == QPState::RTS;

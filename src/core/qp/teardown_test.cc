@@ -1,3 +1,4 @@
+// Graceful and less graceful ends of a stream.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 
@@ -93,6 +94,42 @@ TEST(QPTeardown, ABadFPDUWhileClosingIsABadClose) {
   EXPECT_EQ(a.action, LLPAction::Reset);
 }
 
+// A program may connect and close at once: the answer to the RTR is under way then.
+TEST(QPTeardown, CloseWaitsForTheAnswerToTheRTR) {
+  auto parameters = End::stream(Role::Initiator);
+  parameters.rtr = RTR::Read;
+  Pair pair({}, parameters);
+  pair.b.deliver(pair.a.transmit());
+  ASSERT_TRUE(pair.a.qp->close(pair.a.now).ok());
+  pair.a.drain();
+  EXPECT_EQ(pair.a.action, LLPAction::None);
+  pair.a.deliver(pair.b.transmit());
+  EXPECT_EQ(pair.a.qp->state(), QPState::Closing);
+  EXPECT_EQ(pair.a.action, LLPAction::CloseGracefully);
+  pair.close();
+  EXPECT_EQ(pair.a.qp->state(), QPState::Error);
+  EXPECT_FALSE(pair.a.noticed(Kind::LLPLost));
+  EXPECT_FALSE(pair.b.qp->terminate_sent());
+}
+
+TEST(QPTeardown, ClosePassesOverAnRTRThatIsNeverAnswered) {
+  auto parameters = End::stream(Role::Initiator);
+  parameters.rtr = RTR::Read;
+  for (const bool wrong_answer : {false, true}) {
+    End a;
+    a.bind(parameters);
+    a.transmit();
+    ASSERT_TRUE(a.qp->close(a.now).ok());
+    if (wrong_answer) {
+      a.deliver(fpdu(tagged(wire::Opcode::ReadResponse, {1}, 0, bytes("x"))));
+    } else {
+      a.qp->handle_peer_closed(a.now);
+      a.drain();
+    }
+    EXPECT_EQ(a.action, wrong_answer ? LLPAction::Reset : LLPAction::CloseGracefully);
+  }
+}
+
 TEST(QPTeardown, ATerminateWhileClosingIsHeard) {
   End a;
   a.bind();
@@ -143,6 +180,19 @@ TEST(QPTeardown, ClosingAndTerminateAreBounded) {
     EXPECT_EQ(a.action, LLPAction::Reset);
     EXPECT_TRUE(a.noticed(Kind::Closed));
     EXPECT_FALSE(a.qp->poll_timeout());
+  }
+}
+
+// A reset before the peer's FIN is a loss, also while the stream is ending anyway.
+TEST(QPTeardown, LosingTheLLPBeforeThePeersFINIsTold) {
+  for (const bool abortive : {false, true}) {
+    End a;
+    a.bind();
+    ASSERT_TRUE((abortive ? a.qp->terminate(a.now) : a.qp->close(a.now)).ok());
+    a.qp->handle_llp_lost(a.now);
+    a.drain();
+    EXPECT_EQ(kinds(a), (std::vector{Kind::LLPLost, Kind::Closed}));
+    EXPECT_EQ(a.qp->state(), QPState::Error);
   }
 }
 

@@ -7,8 +7,10 @@ namespace weft::core {
 
 //= RDM-24 RDM-28
 // The first error is the one that is told: after it the state is no longer RTS. `segment`: the one
-// in error; null when the error is not about a segment of the peer's.
+// in error; null when the error is not about a segment of the peer's. In Closing, where nothing may
+// be sent any more, any error makes the close a bad one.
 void QP::protocol_error(wire::TermError error, const ArrivedSegment* segment, Instant now) {
+  if (state_ == QPState::Closing) return bad_close();
   if (step(QPEvent::ProtocolError)) begin_terminate(error, segment, now);
 }
 

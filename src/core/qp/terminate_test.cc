@@ -1,3 +1,4 @@
+// Terminates out and in, and the work requests they are about.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 
@@ -76,8 +77,8 @@ TEST(QPTerminate, TheFirstErrorWinsAndTheRestIsDropped) {
   const Region target = b.region(64);
   const Bytes first = tagged(wire::Opcode::Write, {0xdead00}, 0, bytes("x"));
   Bytes octets = fpdu(first);
-  for (const Bytes& more : {send(7), tagged(wire::Opcode::Write, target.stag, target.to, bytes("x")),
-                            terminate(0x0207)}) {
+  const Bytes good = tagged(wire::Opcode::Write, target.stag, target.to, bytes("x"));
+  for (const Bytes& more : {send(7), good, terminate(0x0207)}) {
     const Bytes next = fpdu(more);
     octets.insert(octets.end(), next.begin(), next.end());
   }
@@ -108,8 +109,8 @@ TEST(QPTerminate, ArrivingIsToldAndNotAnswered) {
 }
 
 TEST(QPTerminate, ShortOrOddOnesAreStillTerminates) {
-  for (const Bytes& payload : {Bytes{}, Bytes{0x11}, Bytes{0x11, 0x00}, Bytes{0x01, 0x01, 0xff, 0xff},
-                               Bytes(500, 0xff)}) {
+  for (const Bytes& payload : {Bytes{}, Bytes{0x11}, Bytes{0x11, 0x00},
+                               Bytes{0x01, 0x01, 0xff, 0xff}, Bytes(500, 0xff)}) {
     End a;
     a.bind();
     a.deliver(fpdu(untagged(wire::Opcode::Terminate, 2, 9, 3, payload)));
@@ -170,6 +171,24 @@ TEST(QPTerminate, BlamesTheWorkItIsAbout) {
   EXPECT_EQ(Guilt().after(terminate(0x1100, tagged(wire::Opcode::Write, {0x999900}, 0))),
             (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x0101, read_request(3, {}), true)), (V{kF, kF, kF, kF}));
+}
+
+// Writes that lie next to each other and over each other in one region: the quoted segment is the
+// one that does not fit, and a neighbour that ends where it begins is not to blame.
+TEST(QPTerminate, BlamesTheRightOneOfSeveralWrites) {
+  const auto kF = WorkStatus::Flushed, kA = WorkStatus::RemoteAccess;
+  End a;
+  a.bind();
+  const Region sink = a.region(64);
+  a.read({sink.sge()}, {0x111100}, 0x100);  // keeps what is behind it open
+  a.write("", {0x333300}, 0x308);
+  a.write("neighbour", {0x333300}, 0x2ff);
+  a.write("covers it", {0x333300}, 0x304);
+  a.write("guilty: beyond the end", {0x333300}, 0x308);
+  const auto sent = ulpdus(a.transmit_all());
+  ASSERT_EQ(sent.size(), 5u);
+  a.deliver(fpdu(terminate(0x1101, sent[4])));
+  EXPECT_EQ(statuses(a.queues.sent), (std::vector{kF, kF, kF, kF, kA}));
 }
 
 // ENH-08, ENH-16: what startup could not settle is said in the only message of the stream.

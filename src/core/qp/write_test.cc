@@ -1,3 +1,4 @@
+// Writes: cut, placed, refused.
 #include "core/qp/testing/hostile.h"
 #include "core/qp/testing/pair.h"
 

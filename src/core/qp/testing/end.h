@@ -111,7 +111,8 @@ class End {
       const Octets part(arrived);
       result = qp->handle_octets({std::span(&part, 1)}, now);
       EXPECT_LE(result.consumed, arrived.size());
-      arrived.erase(arrived.begin(), arrived.begin() + static_cast<std::ptrdiff_t>(result.consumed));
+      arrived.erase(arrived.begin(),
+                    arrived.begin() + static_cast<std::ptrdiff_t>(result.consumed));
       drain();
       if (result.consumed == 0 || result.wanted != 0 || result.held_back || arrived.empty()) break;
     }

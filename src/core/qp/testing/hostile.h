@@ -27,8 +27,9 @@ inline std::vector<Bytes> ulpdus(Octets octets) {
     const std::size_t length = load_be16(octets.data());
     const std::size_t whole = wire::fpdu_octets(length);
     if (whole > octets.size()) break;
-    const Bytes ulpdu(octets.begin() + 2, octets.begin() + 2 + static_cast<std::ptrdiff_t>(length));
-    EXPECT_EQ(fpdu(ulpdu), Bytes(octets.begin(), octets.begin() + static_cast<std::ptrdiff_t>(whole)));
+    const Octets inner = octets.subspan(2, length), outer = octets.first(whole);
+    const Bytes ulpdu(inner.begin(), inner.end());
+    EXPECT_EQ(fpdu(ulpdu), Bytes(outer.begin(), outer.end()));
     out.push_back(ulpdu);
     octets = octets.subspan(whole);
   }

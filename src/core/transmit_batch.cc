@@ -1,3 +1,4 @@
+// The gather list under construction.
 #include "core/transmit_batch.h"
 
 namespace weft::core {

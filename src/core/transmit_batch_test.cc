@@ -1,3 +1,4 @@
+// TransmitBatch: merging, limits and rollback.
 #include "core/transmit_batch.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Address: families, ports, comparison and text.
 #include "transport/address.h"
 
 #include "transport/test_streams.h"

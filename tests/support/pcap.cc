@@ -1,3 +1,4 @@
+// Reads classic pcap files and puts TCP streams back together.
 #include "tests/support/pcap.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// STags drawn at random, found by open addressing, and the checks of every access.
 #include "core/memory/memory_table.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// MemoryTable: rights, bounds, invalidation, and a model under random operations.
 #include "core/memory/memory_table.h"
 
 #include <cerrno>

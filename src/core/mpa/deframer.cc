@@ -1,3 +1,4 @@
+// FPDU boundaries, markers and CRC on the receiving side.
 #include "core/mpa/deframer.h"
 
 #include <cstring>

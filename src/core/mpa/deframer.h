@@ -51,7 +51,7 @@ struct FPDUNeeds {
 ///
 /// It keeps a stream position and no octets: the engine keeps the tail of an unfinished FPDU and
 /// offers it again, in as many pieces as it likes. A later second input (a segment ahead of a gap)
-/// would get its own method with a stream position; nothing here assumes that next() is the only one.
+/// would get its own method with a stream position; nothing here assumes next() to be the only one.
 /// After an error it delivers nothing more (MPA-28).
 class Deframer {
  public:

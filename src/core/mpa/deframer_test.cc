@@ -1,3 +1,4 @@
+// Deframer: the worked examples, any split of the octets, and every way to be wrong.
 #include "core/mpa/deframer.h"
 
 #include <algorithm>

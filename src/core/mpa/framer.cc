@@ -1,3 +1,4 @@
+// FPDUs into a batch: length, markers, PAD and CRC.
 #include "core/mpa/framer.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// Framer: the worked examples octet for octet, and batches that are full or lose their memory.
 #include "core/mpa/framer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The startup exchange of both roles, revisions 1 and 2.
 #include "core/mpa/startup.h"
 
 #include <cerrno>

@@ -52,7 +52,7 @@ class End {
   End(Role role, const StartupConfig& config) : startup(role, config, now) {}
 
   std::string sends() { return to_hex(startup.poll_transmit()); }
-  std::size_t gets(const Bytes& octets) { return startup.handle_octets(octets, now); }
+  std::size_t takes(const Bytes& octets) { return startup.handle_octets(octets, now); }
   void waits(Duration duration) {
     now = now + duration;
     startup.handle_timeout(now);
@@ -92,7 +92,7 @@ struct Initiator : End {
     sent = sends();
   }
   StreamParameters stream(const Bytes& reply_frame) {
-    EXPECT_EQ(gets(reply_frame), reply_frame.size());
+    EXPECT_EQ(takes(reply_frame), reply_frame.size());
     return event<StartupAccepted>().stream;
   }
   std::string sent;
@@ -101,7 +101,7 @@ struct Initiator : End {
 /// A responder that got a Request.
 struct Responder : End {
   Responder(const StartupConfig& config, const Bytes& frame) : End(Role::Responder, config) {
-    EXPECT_EQ(gets(frame), frame.size());
+    EXPECT_EQ(takes(frame), frame.size());
     arrived = event<RequestArrived>();
   }
   StreamParameters accepts(std::uint16_t ird, std::uint16_t ord, const Bytes& private_data = {}) {
@@ -160,18 +160,18 @@ TEST(Startup, FramesMayComeInAnyPiecesAndWhatFollowsAReplyIsNotTaken) {
   for (std::size_t cut = 0; cut <= frame.size(); ++cut) {
     Initiator initiator(plain());
     const auto middle = frame.begin() + static_cast<std::ptrdiff_t>(cut);
-    EXPECT_EQ(initiator.gets(Bytes(frame.begin(), middle)), cut);
+    EXPECT_EQ(initiator.takes(Bytes(frame.begin(), middle)), cut);
     Bytes rest(middle, frame.end());
     rest.insert(rest.end(), {0x00, 0x23, 0x41});
-    EXPECT_EQ(initiator.gets(rest), cut == frame.size() ? 0u : frame.size() - cut) << cut;
+    EXPECT_EQ(initiator.takes(rest), cut == frame.size() ? 0u : frame.size() - cut) << cut;
     EXPECT_EQ(text_of(initiator.event<StartupAccepted>().private_data), "pong!");
-    EXPECT_EQ(initiator.gets(hex("00 00")), 0u) << "the rest belongs to full operation";
+    EXPECT_EQ(initiator.takes(hex("00 00")), 0u) << "the rest belongs to full operation";
     EXPECT_TRUE(initiator.quiet());
   }
   End responder(Role::Responder, plain());
   for (const std::uint8_t octet : request("40010004 70696e67")) {
     EXPECT_EQ(responder.startup.poll_event(), std::nullopt);
-    EXPECT_EQ(responder.gets({octet}), 1u);
+    EXPECT_EQ(responder.takes({octet}), 1u);
   }
   EXPECT_EQ(text_of(responder.event<RequestArrived>().private_data), "ping");
 }
@@ -257,26 +257,26 @@ TEST(Startup, AWrongKeyIsFoundAtItsFirstOctet) {
         (void)end.sends();
       }
       Bytes key(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(i));
-      end.gets(key);
+      end.takes(key);
       EXPECT_TRUE(end.quiet());
-      end.gets({static_cast<std::uint8_t>(right[i] ^ 0x20)});
+      end.takes({static_cast<std::uint8_t>(right[i] ^ 0x20)});
       end.fails(StartupFailure::BadFrame);
     }
   }
   End server(Role::Responder, plain());
-  EXPECT_EQ(server.gets(ascii("GET / HTTP/1.1\r\n\r\n")), 18u);
+  EXPECT_EQ(server.takes(ascii("GET / HTTP/1.1\r\n\r\n")), 18u);
   server.fails(StartupFailure::BadFrame);
-  EXPECT_EQ(server.gets(ascii("more")), 4u) << "a failed startup swallows what still comes";
+  EXPECT_EQ(server.takes(ascii("more")), 4u) << "a failed startup swallows what still comes";
   EXPECT_TRUE(server.quiet());
 }
 
 //= CON-17
 TEST(Startup, TheSameRoleAtBothEndsIsFoundByTheKey) {
   Initiator initiator(plain());
-  initiator.gets(request("40010000"));
+  initiator.takes(request("40010000"));
   initiator.fails(StartupFailure::SameRole);
   End responder(Role::Responder, plain());
-  responder.gets(reply("40010000"));
+  responder.takes(reply("40010000"));
   responder.fails(StartupFailure::SameRole);
 }
 
@@ -299,7 +299,7 @@ TEST(Startup, OctetsThatTrickleInDoNotExtendTheTimeOut) {
   Initiator initiator(config);
   const Bytes frame = reply("40010005 706f6e67 21");
   for (std::size_t i = 0; i < 4; ++i) {
-    initiator.gets({frame[i]});
+    initiator.takes({frame[i]});
     initiator.waits(seconds(1));
     EXPECT_TRUE(initiator.quiet());
   }
@@ -327,14 +327,14 @@ TEST(Startup, NoDeadlineRunsWhileOurConsumerDecidesOrAfterwards) {
 TEST(Startup, ARevisionThatCannotBeHandledClosesTheConnection) {
   for (const std::string revision : {"00", "03", "ff"}) {
     End responder(Role::Responder, StartupConfig{});
-    responder.gets(request("40" + revision + "0000"));
+    responder.takes(request("40" + revision + "0000"));
     responder.fails(StartupFailure::Revision);
     Initiator initiator(enhanced(1, 1));
-    initiator.gets(reply("50" + revision + "0004 00010001"));
+    initiator.takes(reply("50" + revision + "0004 00010001"));
     initiator.fails(StartupFailure::Revision);
   }
   Initiator initiator(plain());
-  initiator.gets(reply("40020000"));
+  initiator.takes(reply("40020000"));
   initiator.fails(StartupFailure::Revision);
 }
 
@@ -345,10 +345,10 @@ TEST(Startup, ARevisionThatCannotBeHandledClosesTheConnection) {
 TEST(Startup, PrivateDataLengthIsJudgedBeforeItsOctetsCome) {
   for (const std::string bad : {"40010201", "4001ffff", "50020003", "50020000"}) {
     End responder(Role::Responder, StartupConfig{});
-    responder.gets(request(bad));
+    responder.takes(request(bad));
     responder.fails(StartupFailure::BadFrame);
     Initiator initiator(enhanced(1, 1));
-    initiator.gets(reply(bad));
+    initiator.takes(reply(bad));
     initiator.fails(StartupFailure::BadFrame);
   }
   Bytes longest = request("40010200");
@@ -387,11 +387,11 @@ TEST(Startup, ARejectLeavesTCPOpenAtBothEnds) {
   EXPECT_EQ(frame, kReplyKey + " 60010002 6e6f");
   responder.event<StartupRejected>();
   EXPECT_EQ(responder.startup.state(), State::Done);
-  EXPECT_EQ(responder.gets(ascii("plain TCP")), 0u);
+  EXPECT_EQ(responder.takes(ascii("plain TCP")), 0u);
 
   Bytes octets = hex(frame);
   octets.push_back('x');  // what the ULP goes on with
-  EXPECT_EQ(initiator.gets(octets), octets.size() - 1);
+  EXPECT_EQ(initiator.takes(octets), octets.size() - 1);
   EXPECT_EQ(text_of(initiator.event<StartupRejected>().private_data), "no");
   EXPECT_EQ(initiator.startup.state(), State::Done);
   initiator.startup.handle_closed(initiator.now);
@@ -403,13 +403,13 @@ TEST(Startup, OctetsBehindARequestBeforeItsReplyAreAnError) {
   Bytes octets = request("40010004 70696e67");
   octets.push_back(0);
   End at_once(Role::Responder, plain());
-  EXPECT_EQ(at_once.gets(octets), octets.size());
+  EXPECT_EQ(at_once.takes(octets), octets.size());
   at_once.fails(StartupFailure::TooManyOctets);
 
   Responder later(plain(), request("40010004 70696e67"));
-  EXPECT_EQ(later.gets({}), 0u);
+  EXPECT_EQ(later.takes({}), 0u);
   EXPECT_TRUE(later.quiet());
-  later.gets({0});
+  later.takes({0});
   later.fails(StartupFailure::TooManyOctets);
   EXPECT_EQ(later.startup.accept(0, 0, {}, {}).error().code, ECONNRESET);
   EXPECT_EQ(later.startup.reject({}, {}).error().code, ECONNRESET);
@@ -421,7 +421,7 @@ TEST(Startup, AClosedConnectionEndsEveryWait) {
   idle.startup.handle_closed(idle.now);
   idle.fails(StartupFailure::Closed);
   End waiting(Role::Responder, plain());
-  waiting.gets(request("4001"));
+  waiting.takes(request("4001"));
   waiting.startup.handle_closed(waiting.now);
   waiting.fails(StartupFailure::Closed);
   Responder deciding(plain(), request("40010000"));
@@ -447,7 +447,7 @@ TEST(Startup, CallsOutOfTurnAreRefused) {
   EXPECT_EQ(done.startup.reject({}, {}).error().code, EINVAL);
   EXPECT_TRUE(done.quiet());
   End idle(Role::Initiator, plain());
-  EXPECT_EQ(idle.gets(reply("40010000")), 0u) << "kept for after connect()";
+  EXPECT_EQ(idle.takes(reply("40010000")), 0u) << "kept for after connect()";
 }
 
 TEST(Startup, EveryFailureHasASentence) {
@@ -521,7 +521,7 @@ TEST(Startup, TheReplyHasTheFormatOfTheRequest) {
 TEST(Startup, AResponderOfRevision1ClosesOnRevision2AndTheInitiatorIsToldToRetry) {
   Initiator initiator(enhanced(1, 1));
   End responder(Role::Responder, plain());
-  responder.gets(hex(initiator.sent));
+  responder.takes(hex(initiator.sent));
   responder.fails(StartupFailure::Revision);
   initiator.startup.handle_closed(initiator.now);
   initiator.fails(StartupFailure::Closed, true);
@@ -536,7 +536,7 @@ TEST(Startup, AResponderOfRevision1ClosesOnRevision2AndTheInitiatorIsToldToRetry
 //= ENH-18
 TEST(Startup, APeerThatClosesInsideItsReplyIsNotAnOldOne) {
   Initiator initiator(enhanced(1, 1));
-  initiator.gets(reply("50"));
+  initiator.takes(reply("50"));
   initiator.startup.handle_closed(initiator.now);
   initiator.fails(StartupFailure::Closed, false);
   Initiator slow(enhanced(1, 1));
@@ -548,11 +548,11 @@ TEST(Startup, APeerThatClosesInsideItsReplyIsNotAnOldOne) {
 TEST(Startup, AnEnhancedRequestNeedsAnEnhancedReply) {
   for (const std::string unenhanced : {"40010000", "40020000", "50010004 00010001"}) {
     Initiator initiator(enhanced(1, 1));
-    initiator.gets(reply(unenhanced));
+    initiator.takes(reply(unenhanced));
     initiator.fails(StartupFailure::NotEnhanced);
   }
   Initiator rejected(enhanced(1, 1));
-  rejected.gets(reply("60010000"));
+  rejected.takes(reply("60010000"));
   EXPECT_FALSE(rejected.event<StartupRejected>().peer.has_value()) << "a no is a no";
 }
 
@@ -751,7 +751,7 @@ TEST(Startup, AnEnhancedRejectTellsTheDepthsThatWereNeeded) {
   ASSERT_TRUE(rejected.peer.has_value());
 
   Initiator initiator(peer_to_peer(false, true, true));
-  initiator.gets(hex(frame));
+  initiator.takes(hex(frame));
   const auto event = initiator.event<StartupRejected>();
   EXPECT_EQ(text_of(event.private_data), "no");
   ASSERT_TRUE(event.peer.has_value());

@@ -18,6 +18,7 @@ bool QP::transmit_segment(TransmitBatch& batch, Instant now) {
   if (state_ == QPState::Terminate) return transmit_terminate(batch);
   //= RDM-22
   if (state_ != QPState::RTS || silent()) return false;
+  //= ENH-15
   if (rtr_pending_) return transmit_rtr(batch);
   //= DDP-10
   // A message that was begun is finished first: tagged segments carry no message number, so two

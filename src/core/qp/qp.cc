@@ -103,6 +103,7 @@ void QP::forget_stream() {
   notice_first_ = notice_count_ = notices_given_ = 0;
 }
 
+//= CON-02
 Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, Instant now) {
   if (!step(QPEvent::BindStream)) return Error{EINVAL, "bind_stream: the QP is not Idle"};
   forget_stream();
@@ -123,11 +124,13 @@ Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, I
   return {};
 }
 
+//= MPA-02, MPA-22
 void QP::handle_emss(std::size_t emss) {
   mulpdu_ = static_cast<std::uint32_t>(wire::mulpdu(emss, stream_.transmit_markers));
 }
 
 // CON-15: not even a Terminate may leave a responder before the initiator's first FPDU is here.
+//= CON-15
 bool QP::silent() const { return stream_.role == Role::Responder && !first_fpdu_arrived_; }
 
 void QP::handle_sent(std::size_t octets, Instant) {

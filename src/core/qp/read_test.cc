@@ -256,6 +256,7 @@ TEST(QPRead, SinkDeregisteredMeanwhileIsNotWritten) {
   EXPECT_EQ(statuses(pair.a.queues.sent), std::vector{WorkStatus::LocalProtection});
 }
 
+//= ENH-15
 TEST(QPRead, RTRReadIsFirstAndCountsAgainstTheORD) {
   auto parameters = with_rtr(RTR::Read, 1);
   Pair pair({}, parameters);

@@ -50,6 +50,7 @@ TEST(QPSend, ArrivesAsInTheExample) {
 }
 
 //= DDP-01 DDP-04 DDP-07 DDP-08 DDP-10
+//= MPA-02, MPA-22
 TEST(QPSend, IsCutAtTheMULPDUAndScattered) {
   Pair pair({}, End::stream(Role::Initiator), 256);
   const Region source = pair.a.region(2000), target = pair.b.region(2000);
@@ -173,6 +174,7 @@ TEST(QPSend, TakesNothingBeforeThereIsAStream) {
 }
 
 // CON-15: the responder speaks when it was spoken to.
+//= CON-15, CON-02
 TEST(QPSend, OfAResponderWaitsForTheFirstFPDU) {
   Pair pair;
   pair.b.send("too early");

@@ -37,6 +37,7 @@ Result<void> QP::reset(Instant) {
 
 // Inputs.
 
+//= MPA-25
 void QP::handle_peer_closed(Instant now) {
   if (state_ == QPState::Idle || state_ == QPState::Error) return;
   peer_closed_ = true;

@@ -139,6 +139,7 @@ TEST(QPTeardown, ATerminateWhileClosingIsHeard) {
   EXPECT_EQ(a.qp->terminate_received(), wire::TermError::RDMAPStreamCatastrophic);
 }
 
+//= MPA-25
 TEST(QPTeardown, FINWithWorkOpenIsTold) {
   Pair pair;
   pair.open();

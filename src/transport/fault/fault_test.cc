@@ -1,3 +1,4 @@
+// FaultTransport: each fault by itself, and the same seed giving the same trace.
 #include <algorithm>
 #include <bit>
 

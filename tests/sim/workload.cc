@@ -1,0 +1,444 @@
+// Drawing work whose effects are known beforehand.
+#include "tests/sim/workload.h"
+
+#include <algorithm>
+
+namespace weft::sim {
+namespace {
+
+using core::WorkOpcode;
+
+constexpr std::uint32_t kOffered = core::kLocalWrite | core::kRemoteWrite | core::kRemoteRead;
+constexpr core::PD kOtherPD{77};
+
+bool percent(Random& random, std::uint32_t of_hundred) {
+  return random.chance(of_hundred * 10'000);
+}
+
+bool overlap(const Run& a, const Run& b) {
+  return a.region == b.region && a.offset < b.offset + b.octets && b.offset < a.offset + a.octets;
+}
+
+/// Draws the operations of one end, in posting order.
+///
+/// The result is predictable because of RDMAP's ordering rules alone: messages of one direction
+/// take effect in order, and Reads fetch what earlier Writes wrote. Where those rules promise
+/// nothing (a Write over what an earlier Read may not have fetched yet, a Send from what an earlier
+/// Read may not have filled yet), a read fence goes in.
+class Author {
+ public:
+  Author(const Settings& settings, std::size_t end, Random& random, Arena& own, Arena& peer)
+      : settings_(settings), end_(end), random_(random), own_(own), peer_(peer) {
+    pd_ = settings.ends[end].qp.pd;
+    peer_pd_ = settings.ends[1 - end].qp.pd;
+    const auto size = static_cast<std::uint32_t>(settings.region_octets);
+    for (int i = 0; i < 2; ++i) home_.push_back(own.add(Zone::Home, size, core::kLocalWrite, pd_));
+    for (int i = 0; i < 2; ++i) offered_.push_back(peer.add(Zone::Front, size, kOffered, peer_pd_));
+    source_only_ = own.add(Zone::Home, size / 2 + 1, 0, pd_);
+    read_only_ = peer.add(Zone::Front, size / 2 + 1, core::kRemoteRead, peer_pd_);
+    write_only_ =
+        peer.add(Zone::Front, size / 2 + 1, core::kLocalWrite | core::kRemoteWrite, peer_pd_);
+    foreign_ = peer.add(Zone::Front, 64, kOffered, kOtherPD);
+  }
+
+  std::vector<Operation> write() {
+    const std::size_t count = random_.between(end_ == 0 ? 1 : 0, settings_.sends_max);
+    const bool sins = settings_.illegal != Illegal::None && settings_.acting_end == end_;
+    const std::size_t sin_at = sins ? random_.between(1, count) : count + 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i == 0 && end_ == 0) {
+        // Something must leave the initiator, or the responder may never speak (CON-15).
+        draw_write();
+      } else {
+        draw_legal();
+      }
+      if (i + 1 == sin_at) draw_illegal();
+    }
+    if (sins && count == 0) draw_illegal();
+    return std::move(operations_);
+  }
+
+ private:
+  struct OpenRead {
+    Run source, sink;
+  };
+
+  std::uint32_t draw_octets(std::uint32_t max) {
+    if (percent(random_, 10) || max == 0) return 0;
+    if (percent(random_, 50)) max = std::max(max / 8, 1u);
+    return static_cast<std::uint32_t>(random_.between(1, max));
+  }
+  std::uint32_t message_max() const {
+    return static_cast<std::uint32_t>(settings_.region_octets / 2);
+  }
+  Run draw_run(const Arena& arena, std::size_t region, std::uint32_t octets) {
+    const std::uint32_t room = arena.region(region).octets - octets;
+    return {region, static_cast<std::uint32_t>(random_.between(0, room)), octets};
+  }
+
+  /// The payload: inline, or gathered from 0 to send_sges runs.
+  void draw_payload(Operation& operation, std::uint32_t octets) {
+    operation.octets = octets;
+    if (octets > 0 && octets <= 512 && percent(random_, 25)) {
+      operation.inline_data.resize(octets);
+      for (std::uint8_t& octet : operation.inline_data) {
+        octet = static_cast<std::uint8_t>(random_.next());
+      }
+      return;
+    }
+    const std::uint64_t runs = random_.between(1, settings_.ends[end_].qp.send_sges);
+    for (std::uint64_t left = runs; left > 0 && (octets > 0 || percent(random_, 50)); --left) {
+      const auto part = static_cast<std::uint32_t>(left == 1 ? octets : random_.between(0, octets));
+      const std::size_t region = percent(random_, 25) && part <= own_.region(source_only_).octets
+                                     ? source_only_
+                                     : home_[random_.between(0, 1)];
+      operation.local.push_back(draw_run(own_, region, part));
+      octets -= part;
+    }
+  }
+
+  /// Adds the fence that the ordering rules make necessary, or for no reason at all.
+  void finish(Operation operation) {
+    bool needed = false;
+    for (const OpenRead& read : open_reads_) {
+      if (!operation.is_read()) {
+        for (const Run& run : operation.local) needed |= overlap(run, read.sink);
+        needed |= operation.remote && overlap(*operation.remote, read.source);
+      }
+    }
+    operation.read_fence = needed || percent(random_, 5);
+    operation.local_fence |= percent(random_, 3);
+    operation.signaled = percent(random_, 70);
+    if (operation.read_fence || operation.local_fence) open_reads_.clear();
+    if (operation.is_read() && !operation.local.empty()) {
+      open_reads_.push_back({*operation.remote, operation.local[0]});
+    }
+    operations_.push_back(std::move(operation));
+  }
+
+  void draw_write() {
+    Operation operation;
+    operation.opcode = WorkOpcode::Write;
+    draw_payload(operation, draw_octets(message_max()));
+    const std::size_t region = percent(random_, 20) && operation.octets <= message_max()
+                                   ? write_only_
+                                   : offered_[random_.between(0, 1)];
+    operation.remote = draw_run(peer_, region, operation.octets);
+    finish(std::move(operation));
+  }
+
+  void draw_send() {
+    Operation operation;
+    operation.opcode = WorkOpcode::Send;
+    operation.solicited = percent(random_, 40);
+    draw_payload(operation, draw_octets(message_max()));
+    finish(std::move(operation));
+  }
+
+  void draw_read() {
+    Operation operation;
+    operation.opcode = WorkOpcode::Read;
+    operation.octets = draw_octets(message_max());
+    const std::size_t region = percent(random_, 20) ? read_only_ : offered_[random_.between(0, 1)];
+    operation.remote = draw_run(peer_, region, operation.octets);
+    if (operation.octets > 0 || percent(random_, 50)) {
+      operation.local = {draw_run(own_, home_[random_.between(0, 1)], operation.octets)};
+    }
+    finish(std::move(operation));
+  }
+
+  std::uint32_t special_octets() {
+    return static_cast<std::uint32_t>(random_.between(1, settings_.region_octets / 8 + 1));
+  }
+
+  /// A Write to a region of the peer's, then a Send that invalidates it.
+  void draw_send_invalidate() {
+    const std::uint32_t octets = special_octets();
+    const std::size_t region = peer_.add(Zone::Front, octets, kOffered, peer_pd_);
+    Operation write;
+    write.opcode = WorkOpcode::Write;
+    draw_payload(write, static_cast<std::uint32_t>(random_.between(1, octets)));
+    write.remote = draw_run(peer_, region, write.octets);
+    finish(std::move(write));
+    Operation send;
+    send.opcode = WorkOpcode::SendInvalidate;
+    send.solicited = percent(random_, 40);
+    draw_payload(send, draw_octets(message_max()));
+    send.invalidates = region;
+    finish(std::move(send));
+  }
+
+  /// A Write from a region of ours, which is invalidated once all before it is done.
+  void draw_local_invalidate() {
+    const std::uint32_t octets = special_octets();
+    const std::size_t region = own_.add(Zone::Home, octets, core::kLocalWrite, pd_);
+    Operation write;
+    write.opcode = WorkOpcode::Write;
+    write.octets = octets;
+    write.local = {{region, 0, octets}};
+    write.remote = draw_run(peer_, offered_[0], octets);
+    finish(std::move(write));
+    Operation invalidate;
+    invalidate.opcode = WorkOpcode::LocalInvalidate;
+    invalidate.invalidates = region;
+    invalidate.local_fence = true;
+    finish(std::move(invalidate));
+  }
+
+  /// A Read that invalidates its sink.
+  void draw_read_invalidate() {
+    const std::uint32_t octets = special_octets();
+    Operation operation;
+    operation.opcode = WorkOpcode::ReadInvalidate;
+    operation.octets = octets;
+    operation.invalidates = own_.add(Zone::Home, octets, core::kLocalWrite, pd_);
+    operation.local = {{*operation.invalidates, 0, octets}};
+    operation.remote = draw_run(peer_, offered_[1], octets);
+    finish(std::move(operation));
+  }
+
+  void draw_legal() {
+    const std::uint64_t kind = random_.between(0, 99);
+    const bool reads = settings_.reads_allowed(end_) > 0;
+    if (kind < 35) return draw_write();
+    if (kind < 65) return draw_send();
+    if (kind < 90) return reads ? draw_read() : draw_send();
+    if (kind < 94) return draw_send_invalidate();
+    if (kind < 97) return draw_local_invalidate();
+    return reads ? draw_read_invalidate() : draw_write();
+  }
+
+  void draw_illegal() {
+    Operation operation;
+    operation.illegal = settings_.illegal;
+    operation.wrong_stag = {static_cast<std::uint32_t>(random_.next())};
+    const auto octets = static_cast<std::uint32_t>(random_.between(1, message_max()));
+    const Run local = draw_run(own_, home_[0], octets);
+    operation.octets = octets;
+    const auto remote = [&](WorkOpcode opcode, std::size_t region) {
+      operation.opcode = opcode;
+      operation.local = {local};
+      operation.octets = operation.local[0].octets = std::min(octets, peer_.region(region).octets);
+      operation.remote = draw_run(peer_, region, operation.octets);
+    };
+    switch (settings_.illegal) {
+      case Illegal::None:
+        return;
+      case Illegal::WriteBadSTag:
+        remote(WorkOpcode::Write, offered_[0]);
+        break;
+      case Illegal::WriteWithoutRight:
+        remote(WorkOpcode::Write, read_only_);
+        break;
+      case Illegal::WriteOtherPD:
+        remote(WorkOpcode::Write, foreign_);
+        break;
+      case Illegal::ReadBadSTag:
+        remote(WorkOpcode::Read, offered_[0]);
+        break;
+      case Illegal::ReadWithoutRight:
+        remote(WorkOpcode::Read, write_only_);
+        break;
+      case Illegal::ReadOtherPD:
+        remote(WorkOpcode::Read, foreign_);
+        break;
+      case Illegal::WriteBeyondEnd:
+      case Illegal::ReadBeyondEnd: {
+        remote(settings_.illegal == Illegal::WriteBeyondEnd ? WorkOpcode::Write : WorkOpcode::Read,
+               offered_[0]);
+        const std::uint32_t inside = static_cast<std::uint32_t>(random_.between(0, octets - 1));
+        operation.remote->offset = peer_.region(offered_[0]).octets - inside;
+        break;
+      }
+      case Illegal::SendTooLong:
+      case Illegal::InvalidateBadSTag:
+        operation.opcode = settings_.illegal == Illegal::SendTooLong ? WorkOpcode::Send
+                                                                     : WorkOpcode::SendInvalidate;
+        operation.local = {local};
+        break;
+      case Illegal::LocalBadSTag:
+        remote(percent(random_, 50) ? WorkOpcode::Write : WorkOpcode::Send, offered_[0]);
+        break;
+      case Illegal::LocalBeyondEnd:
+        remote(WorkOpcode::Write, offered_[0]);
+        operation.local[0].offset = own_.region(home_[0]).octets - operation.octets + 1;
+        break;
+      case Illegal::LocalInvalidateBadSTag:
+        operation.opcode = WorkOpcode::LocalInvalidate;
+        operation.octets = 0;
+        break;
+      case Illegal::ReadSinkReadOnly:
+        remote(WorkOpcode::Read, offered_[0]);
+        operation.local = {draw_run(own_, source_only_, operation.octets)};
+        break;
+      case Illegal::ReadTwoSinks:
+        remote(WorkOpcode::Read, offered_[0]);
+        operation.local.push_back(operation.local[0]);
+        break;
+    }
+    if (!operation.is_send() && !operation.is_read() && operation.opcode != WorkOpcode::Write) {
+      operation.remote.reset();
+    }
+    if (operation.is_send()) operation.remote.reset();
+    // Whatever of it does take effect must be predictable too.
+    operation.read_fence = true;
+    open_reads_.clear();
+    operations_.push_back(std::move(operation));
+  }
+
+  const Settings& settings_;
+  std::size_t end_;
+  Random& random_;
+  Arena& own_;
+  Arena& peer_;
+  core::PD pd_, peer_pd_;
+  std::vector<std::size_t> home_, offered_;
+  std::size_t source_only_, read_only_, write_only_, foreign_;
+  std::vector<OpenRead> open_reads_;
+  std::vector<Operation> operations_;
+};
+
+/// Receives for what the peer sends, in order; a few too many.
+std::vector<Receive> draw_receives(const Settings& settings, std::size_t end, Random& random,
+                                   Arena& own, const std::vector<Operation>& sends) {
+  const core::QPConfig& config = settings.ends[end].qp;
+  std::vector<Receive> receives;
+  const auto add = [&](std::uint32_t capacity) {
+    Receive receive;
+    std::uint64_t left = random.between(1, config.receive_sges);
+    for (std::uint32_t octets = capacity; left > 0 && (octets > 0 || percent(random, 30)); --left) {
+      const auto part = static_cast<std::uint32_t>(left == 1 ? octets : random.between(0, octets));
+      const std::size_t region =
+          own.add(Zone::Front, std::max(part, 1u), core::kLocalWrite, config.receive_pd);
+      receive.sges.push_back({region, 0, part});
+      octets -= part;
+    }
+    receives.push_back(std::move(receive));
+  };
+  // A Send as RTR takes a receive like any other.
+  if (end == 1 && settings.rtr() == core::RTR::Send) add(0);
+  for (const Operation& send : sends) {
+    if (!send.is_send()) continue;
+    if (send.illegal == Illegal::SendTooLong) {
+      add(static_cast<std::uint32_t>(random.between(0, send.octets - 1)));
+    } else {
+      const bool exact = percent(random, 50);
+      add(send.octets + static_cast<std::uint32_t>(exact ? 0 : random.between(0, 64)));
+    }
+  }
+  for (std::uint64_t extra = random.between(0, 2); extra > 0; --extra) add(16);
+  return receives;
+}
+
+/// Sorted random times, several at once now and then.
+class Schedule {
+ public:
+  Schedule(Duration span, Random& random) : span_(span), random_(random) {}
+  template <typename Posts>
+  void spread(Posts& posts) {
+    std::vector<Duration> times;
+    for (std::size_t i = 0; i < posts.size(); ++i) {
+      times.push_back(i > 0 && percent(random_, 40) ? times.back() : draw());
+    }
+    std::sort(times.begin(), times.end());
+    for (std::size_t i = 0; i < posts.size(); ++i) posts[i].at = times[i];
+  }
+  Duration draw() {
+    return Duration(
+        static_cast<std::int64_t>(random_.between(0, static_cast<std::uint64_t>(span_.count()))));
+  }
+
+ private:
+  Duration span_;
+  Random& random_;
+};
+
+}  // namespace
+
+std::array<Workload, 2> draw_work(const Settings& settings, Random& random,
+                                  std::array<Arena*, 2> arenas) {
+  std::array<Workload, 2> work;
+  for (std::size_t end : {0u, 1u}) {
+    work[end].operations = Author(settings, end, random, *arenas[end], *arenas[1 - end]).write();
+  }
+  Schedule schedule(settings.script_span, random);
+  for (std::size_t end : {0u, 1u}) {
+    work[end].receives =
+        draw_receives(settings, end, random, *arenas[end], work[1 - end].operations);
+    schedule.spread(work[end].operations);
+    if (!settings.ends[end].receives_in_time) schedule.spread(work[end].receives);
+    if (!settings.deregisters) continue;
+    for (std::uint64_t n = random.between(1, 3); n > 0; --n) {
+      work[end].deregistrations.push_back(
+          {random.between(0, arenas[end]->region_count() - 1), schedule.draw()});
+    }
+    schedule.spread(work[end].deregistrations);
+  }
+  return work;
+}
+
+std::vector<core::SGE> make_sges(const std::vector<Run>& runs, const Arena& own) {
+  std::vector<core::SGE> sges;
+  for (const Run& run : runs) {
+    sges.push_back({own.to(run), run.octets, own.region(run.region).stag});
+  }
+  return sges;
+}
+
+core::SendWR make_wr(const Operation& operation, std::uint64_t id, const Arena& own,
+                     const Arena& peer, std::vector<core::SGE>& sges) {
+  core::SendWR wr;
+  wr.id = id;
+  wr.opcode = operation.opcode;
+  wr.signaled = operation.signaled;
+  wr.solicited = operation.solicited;
+  wr.read_fence = operation.read_fence;
+  wr.local_fence = operation.local_fence;
+  sges = make_sges(operation.local, own);
+  if (operation.remote) {
+    wr.remote_stag = peer.region(operation.remote->region).stag;
+    wr.remote_to = peer.to(*operation.remote);
+  }
+  if (operation.invalidates) {
+    const Arena& where = operation.is_send() ? peer : own;
+    wr.invalidate_stag = where.region(*operation.invalidates).stag;
+  }
+  switch (operation.illegal) {
+    case Illegal::WriteBadSTag:
+    case Illegal::ReadBadSTag:
+      wr.remote_stag = operation.wrong_stag;
+      break;
+    case Illegal::LocalBadSTag:
+      sges[0].stag = operation.wrong_stag;
+      break;
+    case Illegal::InvalidateBadSTag:
+    case Illegal::LocalInvalidateBadSTag:
+      wr.invalidate_stag = operation.wrong_stag;
+      break;
+    default:
+      break;
+  }
+  return wr;
+}
+
+const char* name(WorkOpcode opcode) {
+  switch (opcode) {
+    case WorkOpcode::Send:
+      return "Send";
+    case WorkOpcode::SendInvalidate:
+      return "Send with Invalidate";
+    case WorkOpcode::Write:
+      return "Write";
+    case WorkOpcode::Read:
+      return "Read";
+    case WorkOpcode::ReadInvalidate:
+      return "Read with Invalidate";
+    case WorkOpcode::LocalInvalidate:
+      return "Local Invalidate";
+    case WorkOpcode::Receive:
+      return "Receive";
+  }
+  return "?";
+}
+
+}  // namespace weft::sim

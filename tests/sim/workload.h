@@ -1,0 +1,67 @@
+// What the two programs do: work requests whose outcome is known beforehand, and when they are
+// posted.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/work.h"
+#include "tests/sim/arena.h"
+#include "tests/sim/settings.h"
+
+namespace weft::sim {
+
+/// One send queue entry.
+struct Operation {
+  core::WorkOpcode opcode = core::WorkOpcode::Send;
+  bool signaled = true;
+  bool solicited = false;
+  bool read_fence = false;
+  bool local_fence = false;
+  std::vector<Run> local;  ///< gather list; of a Read: the sink
+  Bytes inline_data;
+  std::optional<Run> remote;               ///< Write: sink, Read: source; in the peer's arena
+  std::optional<std::size_t> invalidates;  ///< region: the peer's (Send), or our own
+  std::uint32_t octets = 0;
+  Illegal illegal = Illegal::None;
+  STag wrong_stag;  ///< in place of the right one, if `illegal` is about that
+  Duration at{};    ///< posted then, counted from the start
+
+  bool is_send() const {
+    return opcode == core::WorkOpcode::Send || opcode == core::WorkOpcode::SendInvalidate;
+  }
+  bool is_read() const {
+    return opcode == core::WorkOpcode::Read || opcode == core::WorkOpcode::ReadInvalidate;
+  }
+};
+
+struct Receive {
+  std::vector<Run> sges;
+  Duration at{};
+};
+
+struct Deregistration {
+  std::size_t region = 0;
+  Duration at{};
+};
+
+/// What one end does in one round. Operation i has the WR id i, receive i has kReceiveID + i.
+struct Workload {
+  static constexpr std::uint64_t kReceiveID = 1'000'000;
+
+  std::vector<Operation> operations;
+  std::vector<Receive> receives;
+  std::vector<Deregistration> deregistrations;
+};
+
+/// Draws the work of both ends and the regions it needs.
+std::array<Workload, 2> draw_work(const Settings&, Random&, std::array<Arena*, 2> arenas);
+
+/// The WR to post; `sges` keeps its list. Both arenas are sealed.
+core::SendWR make_wr(const Operation&, std::uint64_t id, const Arena& own, const Arena& peer,
+                     std::vector<core::SGE>& sges);
+std::vector<core::SGE> make_sges(const std::vector<Run>&, const Arena& own);
+
+const char* name(core::WorkOpcode);
+
+}  // namespace weft::sim

@@ -1,0 +1,132 @@
+// The command line, and the table's rows.
+#include "bench/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+namespace weft::bench {
+namespace {
+
+constexpr const char* kFooter = R"(
+Each row is measured in rounds: TCP, RDMA, TCP, RDMA, ... The ratio is the median of the ratios
+within a round, so that a machine that changes its speed does not spoil it.
+
+Examples:
+  weft_bench --only write-bw,write-lat --sizes 64K,1M --crc on
+  weft_bench --congestion reno                  where the machine's own is bbr, say
+  weft_bench --quick                            does it work? (the numbers mean nothing)
+  weft_bench --address ::1 --json result.json
+)";
+
+constexpr std::uint64_t kSizesMax = 1u << 30;
+constexpr std::uint64_t kRateSizes[] = {8, 16, 32, 64};
+constexpr std::uint64_t kRateBatches[] = {1, 16, 64};
+
+std::vector<Point> rate_points(bool quick) {
+  std::vector<Point> points;
+  for (const auto octets : kRateSizes) {
+    for (const auto batch : kRateBatches) {
+      if (!quick || octets == 8) points.push_back({Work::WriteRate, octets, batch});
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+std::optional<int> parse_options(int argc, char** argv, Options* options) {
+  CLI::App app{"RDMA beside plain TCP, in the same run, between two processes of this machine",
+               "weft_bench"};
+  app.footer(kFooter);
+  std::string crc = "both";
+  std::vector<std::string> only;
+  std::vector<std::uint64_t> sizes, latency_sizes;
+  app.add_option("--crc", crc, "set WEFT_CRC, and run once for each setting (both)")
+      ->type_name("on|off|both")
+      ->check(CLI::IsMember({"on", "off", "both"}).description(""));
+  std::vector<std::string> names;
+  for (const WorkTraits& row : kWorks) names.emplace_back(row.name);
+  app.add_option("--only", only, fmt::format("rows to measure (all): {}", fmt::join(names, ", ")))
+      ->type_name("WORK,...")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names).description(""));
+  app.add_option("--sizes", sizes, "octets of a message, for bandwidth (64 .. 8M); K, M: 1024s")
+      ->type_name("SIZE,...")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false).description(""));
+  app.add_option("--latency-sizes", latency_sizes, "of latency: multiples of 8 (8,4K,64K)")
+      ->type_name("SIZE,...")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false).description(""));
+  app.add_option("--rounds", options->rounds, "rounds per row (5)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""));
+  app.add_option("--seconds", options->seconds, "length of one measurement (0.2)")
+      ->type_name("S")
+      ->check(CLI::Range(0.001, 60.0).description(""));
+  app.add_option("--address", options->address, "numeric address of this machine to run over")
+      ->type_name("ADDRESS");
+  app.add_option("--congestion", options->congestion,
+                 "use this TCP congestion control, in a network namespace with loopback alone")
+      ->type_name("NAME");
+  app.add_option("--json", options->json, "write the results here too; - for standard output only")
+      ->type_name("FILE");
+  app.add_flag("--quick", options->quick, "a moment of some rows: shows that it works");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  for (const auto octets : sizes) {
+    if (octets == 0 || octets > kSizesMax) {
+      fmt::print(stderr, "weft_bench: --sizes takes 1 .. 1024M\n");
+      return 2;
+    }
+  }
+  for (const auto octets : latency_sizes) {
+    if (octets == 0 || octets > kSizesMax || octets % 8 != 0) {
+      fmt::print(stderr, "weft_bench: --latency-sizes takes multiples of 8, 8 .. 1024M\n");
+      return 2;
+    }
+  }
+  options->crc = crc == "both" ? std::vector<std::string>{"on", "off"} : std::vector{crc};
+  for (const WorkTraits& row : kWorks) {
+    if (only.empty() || std::find(only.begin(), only.end(), row.name) != only.end()) {
+      options->works.push_back(row.work);
+    }
+  }
+  options->latency_sizes = {8, 4096, 65536};
+  options->sizes = {64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 8388608};
+  if (options->quick) {
+    options->rounds = 1;
+    options->seconds = 0.001;
+    options->sizes = {64, 65536, 1048576};
+  }
+  if (!sizes.empty()) options->sizes = sizes;
+  if (!latency_sizes.empty()) options->latency_sizes = latency_sizes;
+  return std::nullopt;
+}
+
+std::vector<Point> plan(const Options& options) {
+  std::vector<Point> points;
+  for (const Work work : options.works) {
+    if (work == Work::WriteRate) {
+      const auto more = rate_points(options.quick);
+      points.insert(points.end(), more.begin(), more.end());
+      continue;
+    }
+    for (const auto octets : is_latency(work) ? options.latency_sizes : options.sizes) {
+      points.push_back({work, octets, 1});
+    }
+  }
+  return points;
+}
+
+std::string point_text(const Point& point) {
+  auto text = fmt::format("{} {}", traits(point.work).name, size_text(point.octets));
+  if (point.work == Work::WriteRate) text += fmt::format(" x {}", point.batch);
+  return text;
+}
+
+}  // namespace weft::bench

@@ -216,6 +216,12 @@ TEST_F(APITest, CompletionQueues) {
 }
 
 TEST_F(APITest, QueuePairs) {
+  ibv_qp_init_attr plain = attributes();
+  plain.cap.max_inline_data = 0;
+  ibv_qp* granted = ibv_create_qp(pd, &plain);
+  ASSERT_NE(granted, nullptr);
+  EXPECT_GE(plain.cap.max_inline_data, 32u) << "what fits the first cache line is free";
+  EXPECT_EQ(ibv_destroy_qp(granted), 0);
   EXPECT_EQ(create_qp_code(attributes()), 0);
   for (ibv_qp_type type : {IBV_QPT_UD, IBV_QPT_UC, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND}) {
     ibv_qp_init_attr attr = attributes();

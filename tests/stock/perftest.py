@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""perftest: ib_{write,read,send}_{bw,lat} over the connection manager (-R), in all their modes.
+
+The latency test of Writes waits for the data's last octet to change; the others count completions:
+whether all octets arrive whole is shown by rping -V. What this tool cannot do on an iWARP device:
+
+--use-srq -q 4  Here the receiver tells each QP of the sender, by an RDMA Write, how many receives
+                it has used (every rx_depth/3 of them), and takes the QP's number from the receive's
+                wr_id. With a shared queue that is the QP it was posted for, not the one it served.
+                So a QP that has sent nothing yet is credited with dozens; its window is unsigned
+                and wraps; it never sends, and both ends wait for ever. Who is faster decides.
+-e with Sends   The same credit raises no event. A sender that has used its window up sleeps for
+                ever if the credit comes after its last look. The window is the depth of the receive
+                queue, at most -n; an odd -n is rounded up there, so that it never closes.
+-e with Writes  Refused by the tool.
+ibv_wr_start    Used by the tool only on devices of two vendors; here it calls ibv_post_send.
+IPv6            This version resolves IPv4 names only.
+"""
+import re
+
+from stock import PATIENCE, expect, free_port, stop, variants
+
+KINDS = ("write", "read", "send")
+BANDWIDTH = {kind: f"ib_{kind}_bw" for kind in KINDS}
+LATENCY = {kind: f"ib_{kind}_lat" for kind in KINDS}
+ALL = {**{f"{kind}_bw": f"ib_{kind}_bw" for kind in KINDS},
+       **{f"{kind}_lat": f"ib_{kind}_lat" for kind in KINDS}}
+READ_AND_SEND = {name: program for name, program in ALL.items() if not name.startswith("write")}
+
+
+def rows(output):
+    """The result lines: lists of numbers that start with the size and the iterations."""
+    found = []
+    for line in output.splitlines():
+        if re.fullmatch(r"\s*\d+\s+\d+(\s+-?[\d.]+)+\s*", line):
+            found.append([float(number) for number in line.split()])
+    return found
+
+
+def measure(bench, program, *words, sizes=(65536,), count=200, options=(),
+            both_report=False, **keywords):
+    """Runs both ends; the client has to print a row with a plausible number for each size."""
+    port = free_port()
+    words = ["-R", "-F", "-p", port, *words]
+    if count:
+        words += ["-n", count]
+    keywords = {"server_options": options, "client_options": options, **keywords}
+    server, client = bench.pair([program, *words], [program, *words, "127.0.0.1"], port, **keywords)
+    for output in (server, client) if both_report else (client,):
+        found = rows(output)
+        expect([row[0] for row in found] == list(sizes),
+               f"rows for the sizes {[int(row[0]) for row in found]}, wanted {list(sizes)}")
+        for row in found:
+            expect(row[1] >= (count or 1), f"{row[1]:g} iterations, wanted {count}")
+            # Bandwidth: the average, column 3; latency: the typical value, column 4.
+            value = row[4] if program.endswith("lat") and len(row) > 5 else row[3]
+            expect(value > 0 or row[0] < 64, f"a result of {value} for {row[0]:g} octets")
+
+
+@variants(**ALL)
+def plain(bench, program):
+    measure(bench, program, "-s", 65536)
+
+
+@variants(write_bw="ib_write_bw", **READ_AND_SEND)
+def inline(bench, program):
+    """No thread. (ib_write_lat waits by looking at memory, so nothing would ever move there.)"""
+    measure(bench, program, "-s", 65536, options=("--engine", "inline"))
+
+
+@variants(**READ_AND_SEND)
+def events(bench, program):
+    """-e: sleep on the completion channel instead of polling."""
+    measure(bench, program, "-s", 4096, "-e", sizes=[4096], count=201)
+
+
+@variants(**READ_AND_SEND)
+def events_inline(bench, program):
+    measure(bench, program, "-s", 4096, "-e", sizes=[4096], count=201,
+            options=("--engine", "inline"))
+
+
+@variants(**ALL)
+def all_sizes(bench, program):
+    """-a: 2 octets to 8 MiB. Most of the time the tool measures the clock, once for each row."""
+    measure(bench, program, "-a", sizes=[2 ** power for power in range(1, 24)], count=5,
+            seconds=5 * PATIENCE)
+
+
+@variants(**ALL)
+def old_post_send(bench, program):
+    measure(bench, program, "-s", 8192, "--use_old_post_send", sizes=[8192])
+
+
+@variants(**BANDWIDTH)
+def four_qps(bench, program):
+    measure(bench, program, "-s", 65536, "-q", 4, count=100)
+
+
+@variants(read="ib_read_bw", send="ib_send_bw")
+def four_qps_events(bench, program):
+    measure(bench, program, "-s", 65536, "-q", 4, "-e", count=101)
+
+
+@variants(**BANDWIDTH)
+def both_directions(bench, program):
+    measure(bench, program, "-s", 65536, "-b", both_report=True)
+
+
+@variants(**BANDWIDTH)
+def both_directions_four_qps(bench, program):
+    measure(bench, program, "-s", 32768, "-b", "-q", 4, sizes=[32768], count=100, both_report=True)
+
+
+@variants(**BANDWIDTH)
+def post_list(bench, program):
+    """-l: lists of 16 work requests to one call."""
+    measure(bench, program, "-s", 16384, "-l", 16, sizes=[16384], count=320)
+
+
+@variants(**BANDWIDTH)
+def old_post_list(bench, program):
+    measure(bench, program, "-s", 16384, "-l", 16, "--use_old_post_send", sizes=[16384], count=320)
+
+
+@variants(**BANDWIDTH)
+def small_messages(bench, program):
+    """-s 8, more of them than any queue holds."""
+    measure(bench, program, "-s", 8, sizes=[8], count=5000)
+
+
+@variants(write="ib_write_bw", send="ib_send_bw", write_lat="ib_write_lat", send_lat="ib_send_lat")
+def inline_data(bench, program):
+    """-I: the data travels in the work request."""
+    measure(bench, program, "-s", 64, "-I", 64, sizes=[64], count=1000)
+
+
+@variants(**BANDWIDTH)
+def for_a_second(bench, program):
+    """-D: by time, not by count."""
+    measure(bench, program, "-s", 65536, "-D", 1, count=None)
+
+
+@variants(bw="ib_send_bw", lat="ib_send_lat")
+def shared_receive_queue(bench, program):
+    measure(bench, program, "-s", 16384, "--use-srq", sizes=[16384])
+
+
+@variants(crc_off=("--crc", "off"), markers=("--markers", "on"))
+def framing(bench, options):
+    for program in BANDWIDTH.values():
+        measure(bench, program, "-s", 262144, sizes=[262144], options=options)
+
+
+@variants(**BANDWIDTH)
+def revision_1(bench, program):
+    """Without the negotiation of read depths each end uses its own."""
+    measure(bench, program, "-s", 65536, options=("--mpa-revision", "1"))
+
+
+stop()

@@ -35,7 +35,6 @@ inline constexpr std::array kSettings{
             "kinds of that message to offer and to take; any is write or read"},
     Setting{"WEFT_STARTUP_TIMEOUT_MS", "1..600000", "10000",
             "longest time a connection may take to start, in milliseconds"},
-    Setting{"WEFT_LOG", "error|warn|info|debug", "warn", "what is written to standard error"},
     Setting{"WEFT_STRICT_RECEIVE", "on|off", "off",
             "on: a message without a posted receive ends the connection instead of waiting"},
 };

@@ -8,6 +8,7 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kSlices = 8;
+//= MPA-13
 /// 0x11EDC6F41 without its top bit and with the bits reversed: the register shifts right.
 constexpr std::uint32_t kPolynomial = 0x82f63b78u;
 

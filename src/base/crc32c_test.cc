@@ -59,6 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Implementations, CRC32C,
 
 //= rfc5044#4.4
 // RFC 3720 B.4, and the check value every catalogue of CRCs gives.
+//= MPA-13
 TEST_P(CRC32C, PublishedVectors) {
   const Extend extend = GetParam().extend;
   EXPECT_EQ(on_the_wire(extend, Buffer(32, 0x00)), "aa36918a");

@@ -22,7 +22,7 @@ Examples, in two terminals of one machine:
   weft run -- ib_write_bw -R                         throughput; then, in the other terminal:
   weft run -- ib_write_bw -R 127.0.0.1
 
-  weft run --crc off --log info -- ib_send_lat -R    settings hold for one program
+  weft run --crc off --markers on -- ib_send_lat -R  settings hold for one program
   weft devices --json                                what there is, for scripts
 
 Settings may also stand in the environment (WEFT_CRC=off); options win. See: weft run --help
@@ -34,7 +34,7 @@ the program's; 127: there is no such program, 126: it cannot be run, 2: an optio
 
 Examples:
   weft run -- ibv_devinfo
-  weft run --engine inline --log debug -- rping -s -a 127.0.0.1 -v
+  weft run --engine inline --markers on -- rping -s -a 127.0.0.1 -v
 )";
 
 /// CLI11 would leave out what follows the options: it never sees that.

@@ -75,11 +75,6 @@ void add_run_options(CLI::App& run) {
                                          : fmt::format("it takes {}", setting.values);
         });
   }
-  run.add_option("--persona", "what the device looks like to programs (iwarp)")
-      ->type_name("iwarp")
-      ->check([](const std::string& value) {
-        return value == "iwarp" ? std::string() : std::string("this version knows only iwarp");
-      });
 }
 
 RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::string>& arguments) {

@@ -18,7 +18,7 @@ struct RunArguments {
 /// that the program's options need no quoting. `arguments` is what follows "run".
 RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::string>& arguments);
 
-/// Adds one option per WEFT_* setting (WEFT_ENGINE is --engine) and --persona to `run`.
+/// Adds one option per WEFT_* setting (WEFT_ENGINE is --engine) to `run`.
 void add_run_options(CLI::App& run);
 
 /// Sets the environment and becomes `command`. Returns only on failure: 2 usage, 126 the program

@@ -32,7 +32,6 @@ case(["run", "--"], 2, "A program is missing")
 case(["run", "--enigne", "inline", "--", "true"], 2, "did you mean --engine?")
 case(["run", "--engine", "fast", "--", "true"], 2, "thread|inline")
 case(["run", "--startup-timeout-ms", "0", "--", "true"], 2, "1..600000")
-case(["run", "--persona", "ib", "--", "true"], 2, "iwarp")
 case(["run", "--", "no-such-program-anywhere"], 127, "there is no such program")
 case(["run", "--", "/"], 126, "cannot run")
 # `env` with LD_LIBRARY_PATH unset would show less; sh and printf need none of our libraries.

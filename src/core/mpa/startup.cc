@@ -404,6 +404,7 @@ void Startup::send(const wire::StartupFrame& frame) {
 
 void Startup::fail(StartupFailure why, bool retry_revision_1) {
   // Nothing that waits to be sent matters any more: TCP is closed at once.
+  //= MPA-26
   //= MPA-30
   transmit_octets_ = 0;
   set_state(State::Failed);

@@ -341,6 +341,7 @@ TEST(Startup, ARevisionThatCannotBeHandledClosesTheConnection) {
 //= CON-08
 //= CON-13
 //= CON-18
+//= MPA-26
 //= MPA-30
 TEST(Startup, PrivateDataLengthIsJudgedBeforeItsOctetsCome) {
   for (const std::string bad : {"40010201", "4001ffff", "50020003", "50020000"}) {

@@ -177,7 +177,7 @@ struct Victim {
 };
 
 //= DDP-03 DDP-19 DDP-20 DDP-21 DDP-22 DDP-23 DDP-24
-//= RDM-09 RDM-13 RDM-22 RDM-25 RDM-27 RDM-28 RDM-29 RDM-30 SEC-01 SEC-02 SEC-05
+//= RDM-09 RDM-13 RDM-22 RDM-25 RDM-27 RDM-28 RDM-29 RDM-30 SEC-01 SEC-02
 TEST(QPConditions, EachCausesItsTerminate) {
   for (const Condition& c : kConditions) {
     SCOPED_TRACE(c.what);
@@ -264,7 +264,7 @@ TEST(QPConditions, MarkerAgainstLength) {
   EXPECT_EQ(ulpdus(a.transmit_all()), only(terminate(0x2003)));
 }
 
-//= DDP-17 RDM-25
+//= DDP-17 RDM-25 MPA-26
 TEST(QPConditions, LosingTheLLPIsReportedAndNotAnswered) {
   Victim victim;
   victim.end.deliver(fpdu(send(1)));

@@ -94,7 +94,7 @@ WorkStatus QP::scatter(UlpduCursor& payload) {
 }
 
 void QP::deliver_send(const ArrivedSegment& segment, Instant now) {
-  //= RDM-13 SEC-05
+  //= RDM-13
   // After the payload was placed and before the consumer hears of it. Whatever the reason, the code
   // is "cannot be invalidated" (RFC 5040 §5.3).
   const bool invalidates = wire::traits(receive_.control).invalidates;

@@ -144,7 +144,7 @@ TEST(QPSend, CompletesWhenTheTransportTookItsLastOctet) {
   EXPECT_FALSE(a.queues.sent[1].signaled);
 }
 
-//= DDP-05 RDM-13 SEC-05
+//= DDP-05 RDM-13
 TEST(QPSend, InvalidatesBeforeItsReceiveCompletes) {
   Pair pair;
   const Region victim = pair.b.region(64), buffer = pair.b.region(64);

@@ -58,7 +58,7 @@ void QP::handle_peer_closed(Instant now) {
   }
 }
 
-//= DDP-17 RDM-25
+//= DDP-17 RDM-25 MPA-26
 void QP::handle_llp_lost(Instant) {
   const bool in_order = peer_closed_ && state_ != QPState::RTS;
   if (!step(in_order ? QPEvent::LLPClosed : QPEvent::LLPLost)) return;

@@ -42,7 +42,12 @@ int move_to(verbs::QP& qp, std::uint32_t target) {
     return done ? 0 : done.error().code;
   };
   switch (target) {
-    case IBV_QPS_RESET: return command(QPCommand::Reset);
+    case IBV_QPS_RESET:
+      // The device goes to Idle from Error only; what is posted on an Idle QP has to go as well.
+      if (now == QPState::Idle) {
+        if (const int code = command(QPCommand::Fail); code != 0) return code;
+      }
+      return command(QPCommand::Reset);
     case IBV_QPS_INIT: return now == QPState::Idle ? 0 : EINVAL;
     case IBV_QPS_RTR:
     case IBV_QPS_RTS: return now == QPState::RTS ? 0 : EINVAL;

@@ -100,11 +100,12 @@ void EventChannel::drop_reference() {
 void EventChannel::push(std::unique_ptr<Event> event) {
   queue_.push_back(std::move(event));
   // Cannot block: the count is that of the queue, far below its limit of 2^64.
-  eventfd_write(event_fd_, 1);
+  if (!manager.disowned()) eventfd_write(event_fd_, 1);
 }
 
 void EventChannel::consume() {
   // Cannot block: only called for an event that was counted, and only with the mutex held.
+  if (manager.disowned()) return;  // the count is the parent's
   eventfd_t ignored;
   eventfd_read(event_fd_, &ignored);
 }
@@ -146,6 +147,7 @@ Result<void> EventChannel::wait() {
 }
 
 Result<std::unique_ptr<Event>> EventChannel::next() {
+  if (manager.disowned()) return Error{EIO, "the channel is the parent process's"};
   const Waiter waiter(*this);
   const bool blocking = (syscall(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK) == 0;
   for (;;) {

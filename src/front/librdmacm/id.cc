@@ -48,7 +48,8 @@ void Id::destroy(Id* id) {
   {
     std::unique_lock lock(manager.mutex);
     undelivered = id->home->take_if([&](const Event& event) { return event.owner == id; });
-    id->wait_acknowledged(lock);
+    // Threads of the parent process acknowledge nothing here.
+    if (!manager.disowned()) id->wait_acknowledged(lock);
   }
   for (const auto& event : undelivered) {
     if (event->connection != 0) static_cast<void>(manager.device().reject(event->connection, {}));
@@ -166,6 +167,7 @@ WEFT_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, voi
   auto manager = Manager::get();
   if (!manager) return fail(manager.error());
   EventChannel* home = channel != nullptr ? &EventChannel::of(channel) : nullptr;
+  if (home != nullptr && &home->manager != *manager) return fail(EIO);  // the parent process's
   auto made = Id::create(**manager, home, context, ps);
   if (!made) return fail(made.error());
   *id = *made;
@@ -181,9 +183,11 @@ WEFT_EXPORT int rdma_destroy_id(rdma_cm_id* id) {
 WEFT_EXPORT int rdma_migrate_id(rdma_cm_id* public_id, rdma_event_channel* channel) {
   if (public_id == nullptr) return fail(EINVAL);
   Id& id = Id::of(public_id);
+  if (id.manager.disowned()) return fail(EIO);
   EventChannel* target;
   if (channel != nullptr) {
     target = &EventChannel::of(channel);
+    if (&target->manager != &id.manager) return fail(EIO);
     target->add_reference();
   } else {
     auto own = EventChannel::create(id.manager);

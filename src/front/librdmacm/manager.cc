@@ -8,6 +8,7 @@
 
 #include "front/librdmacm/event_channel.h"
 #include "front/librdmacm/find_runtime.h"
+#include "front/librdmacm/gone_device.h"
 #include "front/librdmacm/id.h"
 
 namespace weft::front::cm {
@@ -43,19 +44,41 @@ Result<Manager*> Manager::get() {
   if (manager == nullptr) return Error{ENOMEM, "no memory for the connection manager"};
   runtime->set_connection_events(manager);
   static bool fork_handled = false;
-  if (!fork_handled) fork_handled = pthread_atfork(nullptr, nullptr, forget_parent) == 0;
+  if (!fork_handled) {
+    fork_handled = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+  }
   current.store(manager, std::memory_order_release);
   return manager;
 }
 
 Manager::Manager(verbs::Runtime& runtime, device::Device& device)
-    : runtime_(runtime), device_(device), progress_fd_(device.progress_fd()) {}
+    : runtime_(runtime), device_(&device), progress_fd_(device.progress_fd()) {}
 
-void Manager::forget_parent() {
-  // The parent's device is not ours, and its threads may have held any of the locks. The child
-  // starts over; ids it inherited can only be destroyed.
-  new (&creation) std::mutex;
-  if (Manager* parent = current.exchange(nullptr)) new (&parent->mutex) std::mutex;
+void Manager::before_fork() {
+  creation.lock();
+  if (Manager* manager = current.load(std::memory_order_relaxed)) {
+    manager->verbs_devices_.lock();
+    manager->mutex.lock();
+  }
+}
+
+void Manager::after_fork_in_parent() {
+  if (Manager* manager = current.load(std::memory_order_relaxed)) {
+    manager->mutex.unlock();
+    manager->verbs_devices_.unlock();
+  }
+  creation.unlock();
+}
+
+void Manager::after_fork_in_child() {
+  if (Manager* parents = current.exchange(nullptr, std::memory_order_relaxed)) {
+    parents->disowned_ = true;
+    parents->device_ = &gone_device();
+    parents->progress_fd_ = -1;
+    parents->mutex.unlock();
+    parents->verbs_devices_.unlock();
+  }
+  creation.unlock();
 }
 
 void Manager::add(Id& id) {
@@ -79,7 +102,7 @@ void Manager::release_abandoned() {
   }
   for (const device::ConnectionNumber connection : abandoned) {
     // The peer may be gone already, and then there is nothing to reject.
-    static_cast<void>(device_.reject(connection, {}));
+    static_cast<void>(device_->reject(connection, {}));
   }
 }
 

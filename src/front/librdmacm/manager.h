@@ -9,6 +9,11 @@
 // takes Manager::mutex. Hence nobody calls the device or libibverbs while holding Manager::mutex.
 // It guards every member marked so of Id and EventChannel, and is held for moments only. Members of
 // the public rdma_cm_id are written only by the threads of the program, inside its own calls.
+//
+// fork: what the parent made is not the child's. Its manager stays behind in the child for the ids
+// and channels that came along, disowned: its device answers EIO, and the descriptors that both
+// processes share are left alone, so that a child that cleans up after itself takes nothing from
+// its parent. Ids of a disowned manager can only be destroyed.
 #pragma once
 
 #include <atomic>
@@ -34,11 +39,13 @@ class Manager final : public verbs::ConnectionEvents {
   static Result<Manager*> get();
 
   verbs::Runtime& runtime() { return runtime_; }
-  device::Device& device() { return device_; }
+  device::Device& device() { return *device_; }
   VerbsDeviceTable& verbs_devices() { return verbs_devices_; }
   /// A blocking call has to run the device itself.
   bool is_inline() const { return progress_fd_ >= 0; }
   int progress_fd() const { return progress_fd_; }
+  /// Of the parent process. Changes only in fork, when the child has one thread.
+  bool disowned() const { return disowned_; }
 
   std::mutex mutex;
 
@@ -60,11 +67,17 @@ class Manager final : public verbs::ConnectionEvents {
 
   void handle_request(Id* listener, const device::ConnectionEvent& event);
   void handle_unanswered_end(Id& listener, const device::ConnectionEvent& event);
-  static void forget_parent();
+
+  // The locks are taken across a fork, so that the child's copies are of a moment when nobody was
+  // inside.
+  static void before_fork();
+  static void after_fork_in_parent();
+  static void after_fork_in_child();
 
   verbs::Runtime& runtime_;
-  device::Device& device_;
-  const int progress_fd_;
+  device::Device* device_;
+  int progress_fd_;
+  bool disowned_ = false;
   VerbsDeviceTable verbs_devices_;
   // With mutex held.
   std::unordered_map<std::uint64_t, Id*> ids_;

@@ -34,6 +34,9 @@ class VerbsDeviceTable {
   void release(VerbsDevice* device);
   /// The contexts of all these devices, opened as needed; those that do not open are left out.
   std::vector<ibv_context*> open_all(std::span<const verbs::Interface* const> interfaces);
+  /// Around a fork: keeps everybody out.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
  private:
   Result<VerbsDevice*> open(const verbs::Interface& interface);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/qp/cq_state.h"
 #include "device/device.h"
@@ -12,24 +13,25 @@ namespace weft::engine {
 /// Threads: the progress lock; the consumer reads the ring without it.
 class CompletionQueue {
  public:
-  CompletionQueue(device::CQNumber number, std::uint32_t depth, std::uint64_t cookie)
-      : number_(number),
-        cookie_(cookie),
-        memory_(depth, sizeof(device::CompletionEntry)),
-        ring_(memory_.data()) {}
+  CompletionQueue(device::CQNumber number, RingMemory memory, std::uint64_t cookie)
+      : number_(number), cookie_(cookie), memory_(std::move(memory)), ring_(memory_.data()) {}
+  static Result<RingMemory> make_memory(std::uint32_t depth) {
+    return RingMemory::make(depth, sizeof(device::CompletionEntry));
+  }
 
   enum class Pushed : std::uint8_t { Quiet, Notify, Overflowed, WasOverflowed };
   /// Adds an entry. Notify: the consumer is owed an event. Overflowed: this entry was lost, the
   /// first one; the CQ is unusable from now on.
   Pushed push(const device::CompletionEntry&);
 
-  /// Arms for the next completion. True: an entry that waits unread already gives the event.
+  /// Arms for the next completion. True: an entry that waits unread already gives the event. The
+  /// entry that gave the last one does not give another.
   bool arm(bool solicited_only);
   /// An event without a completion: true if the CQ was armed for any, and no longer is.
   bool nudge();
-  /// New memory of at least `depth` entries with the unread ones moved over. False: they do not
-  /// fit.
-  bool resize(std::uint32_t depth);
+  /// New memory of at least `depth` entries with the unread ones moved over. ENOSPC: they do not
+  /// fit. ENOMEM. After an error all is as before.
+  Result<void> resize(std::uint32_t depth);
 
   device::CQNumber number() const { return number_; }
   std::uint64_t cookie() const { return cookie_; }
@@ -44,6 +46,7 @@ class CompletionQueue {
   RingMemory memory_;
   device::Ring ring_;
   core::CQState state_ = core::CQState::Quiet;
+  std::optional<std::uint32_t> announced_;  ///< index of the entry that gave the last event
 };
 
 }  // namespace weft::engine

@@ -9,10 +9,6 @@ namespace weft::engine {
 
 using transport::IOResult;
 
-namespace {
-constexpr Duration kLingerTimeout = std::chrono::seconds(5);
-}
-
 Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
                        std::unique_ptr<transport::Stream> stream, const core::StartupConfig& config,
                        QueuePair& qp, Octets private_data, std::uint64_t cookie)
@@ -23,49 +19,58 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
       qp_(&qp),
       state_(ConnectionState::Connecting),
       cookie_(cookie),
-      private_data_(private_data.begin(), private_data.end()),
-      from_listener_(false) {
+      private_data_(private_data.begin(), private_data.end()) {
   qp.connection = this;
-  linger_deadline_ = owner_.now() + config.timeout;  // bounds the TCP handshake
+  deadline_ = owner_.now() + config.timeout;  // bounds the TCP handshake
 }
 
 Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
                        std::unique_ptr<transport::Stream> stream, const core::StartupConfig& config,
-                       std::uint64_t listener_cookie)
+                       std::uint64_t listener_cookie, std::shared_ptr<ListenerPlaces> places)
     : number_(number),
       owner_(owner),
       stream_(std::move(stream)),
       config_(config),
       state_(ConnectionState::Startup),
       cookie_(listener_cookie),
-      from_listener_(true) {
+      places_(std::move(places)),
+      place_(Place::HalfOpen) {
+  ++places_->half_open;
   startup_.emplace(core::Role::Responder, config_, owner_.now());
 }
 
 Connection::~Connection() {
   if (qp_ != nullptr) qp_->connection = nullptr;
+  leave_place();
   drop_received();
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
 }
 
-void Connection::handle_ready() {
+void Connection::leave_place() {
+  if (place_ == Place::HalfOpen) --places_->half_open;
+  if (place_ == Place::Waiting) --places_->waiting;
+  place_ = Place::None;
+}
+
+bool Connection::take_waiting_place() {
+  if (places_->waiting >= places_->waiting_max) return false;
+  leave_place();
+  ++places_->waiting;
+  place_ = Place::Waiting;
+  return true;
+}
+
+void Connection::handle_ready(HangUp hang_up) {
   switch (state_) {
     case ConnectionState::Connecting:
       return handle_connected();
     case ConnectionState::Startup:
       return read_startup();
     case ConnectionState::AwaitConsumer:
-      // Nothing was asked for, so this is a hang-up, which would be reported without end.
-      hung_up_ = true;
-      return owner_.handle_interest(*this);
-    case ConnectionState::Streaming:
-      blocked_ = false;
-      if (send_lost_ && held_back_) return lose_stream();
-      // What the transport took may complete WRs before what arrives flushes them.
-      transmit();
-      if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
-      if (state_ == ConnectionState::Streaming) transmit();
+      if (hang_up != HangUp::None) fail(ECONNRESET, "the peer left before it had an answer");
       return;
+    case ConnectionState::Streaming:
+      return handle_stream_ready(hang_up);
     case ConnectionState::Lingering:
       return read_lingering();
     case ConnectionState::Dead:
@@ -73,20 +78,49 @@ void Connection::handle_ready() {
   }
 }
 
+void Connection::handle_stream_ready(HangUp hang_up) {
+  blocked_ = false;
+  // What the transport took may complete WRs before what arrives flushes them.
+  transmit();
+  if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
+  if (state_ == ConnectionState::Streaming) transmit();
+  if (state_ != ConnectionState::Streaming) return;
+  // Behind the peer's FIN there is nothing to read that would tell of the loss.
+  if (peer_closed_ && (send_lost_ || hang_up == HangUp::Whole)) return lose_stream();
+  if (held_back_ && hang_up > hang_up_) handle_hang_up(hang_up);
+}
+
+/// The peer left while its last message waits for a receive. The program gets a while to post one:
+/// only then the end of the stream can be reached.
+void Connection::handle_hang_up(HangUp hang_up) {
+  hang_up_ = hang_up;
+  if (!deadline_) deadline_ = owner_.now() + owner_.close_timeout();
+  owner_.handle_interest(*this);
+  owner_.handle_deadline(*this);
+}
+
 void Connection::serve() {
   if (state_ != ConnectionState::Streaming) return;
   transmit();
   if (state_ != ConnectionState::Streaming || !held_back_ || !receive_posted()) return;
-  held_back_ = false;
-  qp_->unwant_receive();
+  resume_receiving();
   offer_received();
   if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
   if (state_ == ConnectionState::Streaming) transmit();
+  if (state_ == ConnectionState::Streaming) spill_received();
+}
+
+void Connection::resume_receiving() {
+  held_back_ = false;
+  hang_up_ = HangUp::None;
+  if (!awaits_first_fpdu_) deadline_.reset();
+  qp_->unwant_receive();
 }
 
 /// Is there a receive for the message that is held back? If not, whoever posts one is sure to ring.
+/// Once the stream is ending the core needs none: it drops what comes.
 bool Connection::receive_posted() {
-  if (qp_->receive_pending()) return true;
+  if (qp_->receive_pending() || qp_->core().state() != core::QPState::RTS) return true;
   qp_->want_receive();
   return qp_->receive_pending();
 }
@@ -107,15 +141,23 @@ bool Connection::wants_write() const {
   return state_ == ConnectionState::Connecting || blocked_ || !control_.empty();
 }
 
+bool Connection::wants_hang_up() const {
+  if (hang_up_ != HangUp::None) return false;
+  return state_ == ConnectionState::AwaitConsumer ||
+         (state_ == ConnectionState::Streaming && held_back_);
+}
+
 std::optional<Instant> Connection::deadline() const {
   switch (state_) {
     case ConnectionState::Connecting:
     case ConnectionState::Lingering:
-      return linger_deadline_;
+      return deadline_;
     case ConnectionState::Startup:
       return startup_->poll_timeout();
-    case ConnectionState::Streaming:
-      return qp_->core().poll_timeout();
+    case ConnectionState::Streaming: {
+      const std::optional<Instant> core = qp_->core().poll_timeout();
+      return !core || (deadline_ && *deadline_ < *core) ? deadline_ : core;
+    }
     default:
       return std::nullopt;
   }
@@ -132,10 +174,25 @@ void Connection::handle_timeout() {
       return handle_startup_events();
     case ConnectionState::Streaming:
       qp_->core().handle_timeout(owner_.now());
+      if (deadline_ && *deadline_ <= owner_.now()) return give_up_waiting();
       return transmit();
     default:
       return die();
   }
+}
+
+/// Neither the first FPDU nor a receive for the last message came in time.
+void Connection::give_up_waiting() {
+  deadline_.reset();
+  if (awaits_first_fpdu_) {
+    end_error_ = ETIMEDOUT;
+    end_text_ = "the peer did not begin to send after the connection was accepted";
+  } else {
+    end_error_ = ECONNRESET;
+    end_text_ = "the peer left while its message waited for a receive";
+  }
+  static_cast<void>(qp_->core().fail(owner_.now()));  // refused where it is over already
+  transmit();
 }
 
 Result<void> Connection::accept(QueuePair& qp, const device::ConnectRequest& request,
@@ -143,10 +200,10 @@ Result<void> Connection::accept(QueuePair& qp, const device::ConnectRequest& req
   if (state_ != ConnectionState::AwaitConsumer) {
     return Error{EINVAL, "accept: no connection request waits on this connection"};
   }
-  if (hung_up_) return Error{ECONNRESET, "accept: the peer hung up while its request waited"};
   if (auto r = startup_->accept(request.ird, request.ord, request.private_data, owner_.now()); !r) {
     return r;
   }
+  leave_place();
   cookie_ = cookie;
   qp_ = &qp;
   qp.connection = this;
@@ -160,26 +217,32 @@ Result<void> Connection::reject(Octets private_data) {
     return Error{EINVAL, "reject: no connection request waits on this connection"};
   }
   if (auto r = startup_->reject(private_data, owner_.now()); !r) return r;
+  refuse();
+  return {};
+}
+
+/// The startup said no: send that and end. Counts as half open until it is gone.
+void Connection::refuse() {
+  leave_place();
+  ++places_->half_open;
+  place_ = Place::HalfOpen;
   released_ = true;
   const Octets reply = startup_->poll_transmit();
   control_.assign(reply.begin(), reply.end());
   linger();
-  return {};
 }
 
 Result<void> Connection::disconnect() {
   switch (state_) {
     case ConnectionState::Connecting:
     case ConnectionState::Startup:
-      fail(ECONNABORTED, "disconnected before the connection was established");
+      abort_setup("disconnected before the connection was established");
       return {};
-    case ConnectionState::Streaming: {
-      const Result<void> closed = qp_->core().close(owner_.now());
-      transmit();
-      // Not allowed in Closing, Terminate or Error: it is already on its way out.
-      if (!closed) return {};
+    case ConnectionState::Streaming:
+      // Refused in Closing, Terminate or Error: it is already on its way out.
+      static_cast<void>(qp_->core().close(owner_.now()));
+      serve();
       return {};
-    }
     case ConnectionState::Lingering:
       return {};
     default:
@@ -193,36 +256,34 @@ void Connection::release() {
     case ConnectionState::Connecting:
     case ConnectionState::Startup:
     case ConnectionState::AwaitConsumer:
-      if (stream_ != nullptr) stream_->reset();
+      reset_stream();
       return die();
     default:
       return;  // a QP may outlive its CM id; a lingering stream ends by itself
   }
 }
 
+bool Connection::abort_setup(const char* text) {
+  if (state_ != ConnectionState::Connecting && state_ != ConnectionState::Startup) return false;
+  fail(ECONNABORTED, text);
+  return true;
+}
+
 void Connection::detach_qp() {
-  QueuePair* qp = qp_;
-  if (qp == nullptr) return;
-  if (state_ != ConnectionState::Streaming) {
-    if (stream_ != nullptr) stream_->reset();
-    return die();
+  if (qp_ == nullptr || abort_setup("the QP was destroyed before the connection was established")) {
+    return;
   }
-  const bool all_sent = batch_ == nullptr && control_.empty() && !qp->core().wants_transmit() &&
-                        qp->core().state() != core::QPState::Error;
+  core::QP& core = qp_->core();
+  const bool all_sent = batch_ == nullptr && control_.empty() && !core.wants_transmit() &&
+                        core.state() != core::QPState::Error;
+  qp_->connection = nullptr;
   qp_ = nullptr;
-  qp->connection = nullptr;
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
-  if (established_) {
-    report({.kind = device::ConnectionEventKind::Disconnected,
-            .error = end_error_,
-            .text = end_text_});
-    established_ = false;
-  }
-  if (!all_sent || held_back_) {
-    stream_->reset();
-    return die();
-  }
-  linger();
+  if (!established_) end_error_ = ECONNABORTED;
+  report_end();
+  if (all_sent && !held_back_) return linger();
+  reset_stream();
+  die();
 }
 
 void Connection::restart(std::unique_ptr<transport::Stream> stream) {
@@ -234,7 +295,7 @@ void Connection::restart(std::unique_ptr<transport::Stream> stream) {
   config_.peer_to_peer = false;
   drop_received();
   state_ = ConnectionState::Connecting;
-  linger_deadline_ = owner_.now() + config_.timeout;
+  deadline_ = owner_.now() + config_.timeout;
 }
 
 /// From here on the stream only has to end well: FIN, then wait for the peer's, within a bound.
@@ -242,8 +303,11 @@ void Connection::linger() {
   drop_received();
   blocked_ = false;
   state_ = ConnectionState::Lingering;
-  linger_deadline_ = owner_.now() + kLingerTimeout;
+  deadline_ = owner_.now() + owner_.close_timeout();
   read_lingering();
+  if (state_ != ConnectionState::Lingering) return;
+  owner_.handle_interest(*this);
+  owner_.handle_deadline(*this);
 }
 
 void Connection::read_lingering() {
@@ -263,24 +327,41 @@ void Connection::read_lingering() {
 
 /// The connection ends without ever having been established.
 void Connection::fail(int error, const char* text) {
-  if (stream_ != nullptr) stream_->reset();
-  const bool tell = !released_ && qp_ != nullptr;
-  if (tell) {
+  reset_stream();
+  // Of a startup that never became a request the consumer knows nothing.
+  if (qp_ != nullptr || state_ == ConnectionState::AwaitConsumer) {
     report({.kind = device::ConnectionEventKind::Failed, .error = error, .text = text});
   }
   die();
+}
+
+void Connection::reset_stream() {
+  if (stream_ == nullptr) return;
+  owner_.unwatch(*this);
+  stream_->reset();
 }
 
 void Connection::die() {
   if (qp_ != nullptr) qp_->connection = nullptr;
   qp_ = nullptr;
   state_ = ConnectionState::Dead;
+  leave_place();
   blocked_ = false;
   control_.clear();
   drop_received();
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
-  owner_.handle_interest(*this);  // while the descriptor is still open
+  owner_.handle_interest(*this);
+  owner_.unwatch(*this);
   stream_.reset();
+}
+
+/// The last event of a connection whose stream or QP is gone.
+void Connection::report_end() {
+  const auto kind = established_ ? device::ConnectionEventKind::Disconnected
+                                 : device::ConnectionEventKind::Failed;
+  if (!established_ && end_error_ == 0) end_error_ = ECONNRESET;
+  established_ = false;
+  report({.kind = kind, .error = end_error_, .text = end_text_});
 }
 
 void Connection::report(device::ConnectionEvent event) {

@@ -9,6 +9,7 @@
 #include "core/mpa/startup.h"
 #include "device/device.h"
 #include "engine/buffers.h"
+#include "engine/listener_places.h"
 #include "engine/queue_pair.h"
 #include "transport/transport.h"
 
@@ -25,6 +26,11 @@ class ConnectionOwner {
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
   virtual void handle_interest(Connection&) = 0;
   virtual void handle_deadline(Connection&) = 0;
+  /// Its descriptor is about to be closed. Until then: a descriptor that a forked child holds too
+  /// would stay in the poller for ever.
+  virtual void unwatch(Connection&) = 0;
+  /// How long an orderly end may take.
+  virtual Duration close_timeout() const = 0;
   virtual void report(const device::ConnectionEvent&) = 0;
   virtual void report_async(device::AsyncEventKind, QueuePair&) = 0;
   /// An enhanced Request met a revision 1 peer: connect again, without (RFC 6581 §6). False: this
@@ -40,10 +46,18 @@ class ConnectionOwner {
 enum class ConnectionState : std::uint8_t {
   Connecting,     ///< TCP handshake (initiator)
   Startup,        ///< MPA Request and Reply under way
-  AwaitConsumer,  ///< responder: Requested was reported; accept or reject decides
+  AwaitConsumer,  ///< responder: Requested was reported; accept or reject decides. Should the peer
+                  ///< leave meanwhile, Failed is reported with the listener's cookie.
   Streaming,      ///< full operation: the QP has the stream
   Lingering,      ///< the QP or the consumer is gone: FIN sent, what still comes is dropped
   Dead,           ///< nothing left but to be removed
+};
+
+/// What the peer is known to have done to its stream, from readiness alone.
+enum class HangUp : std::uint8_t {
+  None,
+  Half,   ///< it will send no more
+  Whole,  ///< the stream is dead in both directions
 };
 
 /// Threads: the progress lock covers everything.
@@ -56,13 +70,13 @@ class Connection {
   /// Responder: `stream` was accepted; `listener_cookie` goes into Requested.
   Connection(device::ConnectionNumber number, ConnectionOwner& owner,
              std::unique_ptr<transport::Stream> stream, const core::StartupConfig& config,
-             std::uint64_t listener_cookie);
+             std::uint64_t listener_cookie, std::shared_ptr<ListenerPlaces> places);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Inputs: the stream may be readable or writable; time passed; the QP has work.
-  void handle_ready();
+  // Inputs: the stream may be readable or writable, or is hung up; time passed; the QP has work.
+  void handle_ready(HangUp hang_up);
   void handle_timeout();
   /// The QP has something to send, or to receive into.
   void serve();
@@ -74,8 +88,10 @@ class Connection {
   /// The consumer wants no more events.
   void release();
   /// The QP is being destroyed: part from it. Whatever its state, the peer sees an orderly end if
-  /// everything was sent, else a reset.
+  /// everything was sent, else a reset, and the consumer gets its last event.
   void detach_qp();
+  /// Ends a connection that is still being set up: Failed with ECONNABORTED. False: it is not.
+  bool abort_setup(const char* text);
   /// A new TCP connection for a second startup with revision 1.
   void restart(std::unique_ptr<transport::Stream> stream);
   /// Does an unsent batch reference this registered memory?
@@ -85,26 +101,45 @@ class Connection {
   device::ConnectionNumber number() const { return number_; }
   ConnectionState state() const { return state_; }
   bool held_back() const { return held_back_; }
-  bool hung_up() const { return hung_up_; }
   bool dead() const { return state_ == ConnectionState::Dead; }
   QueuePair* qp() { return qp_; }  ///< null when there is none (any more)
   transport::Stream* stream() { return stream_.get(); }
   bool wants_read() const;
   bool wants_write() const;
+  /// A stream that is not read is watched for the peer's leaving.
+  bool wants_hang_up() const;
+  /// False: nothing the stream could still report is of use before something else happens.
+  bool watched() const { return state_ != ConnectionState::Dead && hang_up_ != HangUp::Whole; }
   std::optional<Instant> deadline() const;
-  bool established() const { return established_; }
-  bool from_listener() const { return from_listener_; }
-  /// Still in the startup that a listener with this cookie began.
-  bool half_open_of(std::uint64_t listener_cookie) const {
-    return from_listener_ && qp_ == nullptr && state_ == ConnectionState::Startup &&
-           cookie_ == listener_cookie;
+  /// Still in the startup that this listener began.
+  bool half_open_of(const ListenerPlaces& places) const {
+    return places_.get() == &places && place_ == Place::HalfOpen;
   }
   const core::StartupConfig& config() const { return config_; }
   const std::vector<std::uint8_t>& private_data() const { return private_data_; }
 
-  std::uint32_t interest = 0;  ///< what the poller was last told; the engine's note
+  // The engine's notes.
+  static constexpr std::uint32_t kNotListed = ~0u;
+  std::uint32_t interest = 0;              ///< what the poller was last told
+  std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
 
  private:
+  /// What a listener's connection counts as there.
+  enum class Place : std::uint8_t { None, HalfOpen, Waiting };
+
+  void leave_place();
+  bool take_waiting_place();
+  void handle_request(const core::RequestArrived&);
+  void refuse();
+  void handle_rejected(const core::StartupRejected&);
+  void handle_hang_up(HangUp hang_up);
+  void handle_stream_ready(HangUp hang_up);
+  void set_addresses(device::ConnectionEvent& event) const;
+  void resume_receiving();
+  void give_up_waiting();
+  void refresh_emss();
+  void reset_stream();
+  void report_end();
   void handle_connected();
   void read_startup();
   void handle_startup_events();
@@ -142,17 +177,21 @@ class Connection {
   std::unique_ptr<ReceiveBuffer> received_;  ///< lent while octets wait in it
   std::vector<std::uint8_t> tail_;           ///< an idle connection's unfinished FPDU
   std::unique_ptr<TransmitBuffer> batch_;    ///< lent while unsent
-  std::optional<Instant> linger_deadline_;
+  /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message
+  /// that waits for a receive although its sender left.
+  std::optional<Instant> deadline_;
+  Instant emss_checked_;
   int end_error_ = 0;  ///< why the stream ended, for Disconnected
   const char* end_text_ = "";
-  const bool from_listener_;
+  const std::shared_ptr<ListenerPlaces> places_;  ///< null: we connected
+  Place place_ = Place::None;
+  HangUp hang_up_ = HangUp::None;  ///< seen while a message is held back
   bool released_ = false;
   bool established_ = false;        ///< Established was reported
   bool awaits_first_fpdu_ = false;  ///< responder in peer-to-peer mode: Established comes with it
   bool held_back_ = false;          ///< a Send waits for a receive buffer: do not read
   bool blocked_ = false;            ///< the transport took less than offered
-  bool send_lost_ = false;         ///< the transport takes no more; what it still holds is read first
-  bool hung_up_ = false;           ///< while the consumer decided; not watched any more
+  bool send_lost_ = false;          ///< the transport takes no more; what it holds is read first
   bool fin_sent_ = false;
   bool peer_closed_ = false;
 };

@@ -89,6 +89,7 @@ void Connection::offer_received() {
     received_->begin = 0;
     received_->end = tail_.size();
     tail_.clear();
+    tail_.shrink_to_fit();
   }
   if (received_ == nullptr) return;
   core::QP& core = qp_->core();
@@ -100,8 +101,7 @@ void Connection::offer_received() {
     if (done.held_back) {
       held_back_ = true;
       if (!receive_posted()) break;
-      held_back_ = false;
-      qp_->unwant_receive();
+      resume_receiving();
       continue;
     }
     if (done.consumed == 0) break;

@@ -10,12 +10,6 @@ using transport::IOResult;
 
 namespace {
 
-sockaddr_storage to_storage(const transport::Address& address) {
-  sockaddr_storage out = {};
-  std::memcpy(&out, address.sockaddr_ptr(), address.length());
-  return out;
-}
-
 void set_depths(device::ConnectionEvent& event, const std::optional<wire::Enhanced>& peer) {
   if (!peer) return;
   event.has_depths = true;
@@ -35,6 +29,12 @@ int errno_of(core::StartupFailure why) {
 }
 
 }  // namespace
+
+void Connection::set_addresses(device::ConnectionEvent& event) const {
+  const transport::Address local = stream_->local(), peer = stream_->peer();
+  std::memcpy(&event.local, local.sockaddr_ptr(), local.length());
+  std::memcpy(&event.peer, peer.sockaddr_ptr(), peer.length());
+}
 
 void Connection::handle_connected() {
   const Result<void> connected = stream_->connected();
@@ -84,31 +84,43 @@ void Connection::handle_startup_events() {
     const std::optional<core::StartupEvent> event = startup_->poll_event();
     if (!event) break;
     if (const auto* request = std::get_if<core::RequestArrived>(&*event)) {
-      state_ = ConnectionState::AwaitConsumer;
-      device::ConnectionEvent report_event{.kind = device::ConnectionEventKind::Requested,
-                                           .private_data = request->private_data,
-                                           .local = to_storage(stream_->local()),
-                                           .peer = to_storage(stream_->peer())};
-      set_depths(report_event, request->peer);
-      report(report_event);
+      handle_request(*request);
     } else if (const auto* accepted = std::get_if<core::StartupAccepted>(&*event)) {
       return handle_accepted(*accepted);
     } else if (const auto* rejected = std::get_if<core::StartupRejected>(&*event)) {
-      device::ConnectionEvent report_event{.kind = device::ConnectionEventKind::Rejected,
-                                           .error = ECONNREFUSED,
-                                           .text = "the peer's program rejected the connection",
-                                           .private_data = rejected->private_data};
-      set_depths(report_event, rejected->peer);
-      if (qp_ != nullptr) qp_->connection = nullptr;
-      qp_ = nullptr;
-      report(report_event);
-      return linger();
+      return handle_rejected(*rejected);
     } else if (const auto* failed = std::get_if<core::StartupFailed>(&*event)) {
       return handle_failed(*failed);
     }
   }
   owner_.handle_interest(*this);
   owner_.handle_deadline(*this);
+}
+
+void Connection::handle_request(const core::RequestArrived& request) {
+  if (!take_waiting_place()) {
+    // The program is behind: say so at once instead of letting the peers wait.
+    static_cast<void>(startup_->reject({}, owner_.now()));
+    return refuse();
+  }
+  state_ = ConnectionState::AwaitConsumer;
+  device::ConnectionEvent event{.kind = device::ConnectionEventKind::Requested,
+                                .private_data = request.private_data};
+  set_addresses(event);
+  set_depths(event, request.peer);
+  report(event);
+}
+
+void Connection::handle_rejected(const core::StartupRejected& rejected) {
+  device::ConnectionEvent event{.kind = device::ConnectionEventKind::Rejected,
+                                .error = ECONNREFUSED,
+                                .text = "the peer's program rejected the connection",
+                                .private_data = rejected.private_data};
+  set_depths(event, rejected.peer);
+  if (qp_ != nullptr) qp_->connection = nullptr;
+  qp_ = nullptr;
+  report(event);
+  linger();
 }
 
 void Connection::handle_failed(const core::StartupFailed& failed) {
@@ -123,11 +135,11 @@ void Connection::handle_accepted(const core::StartupAccepted& accepted) {
     return fail(r.error().code, r.error().text);
   }
   state_ = ConnectionState::Streaming;
-  linger_deadline_.reset();
+  emss_checked_ = owner_.now();
+  deadline_.reset();
   device::ConnectionEvent event{.kind = device::ConnectionEventKind::Established,
-                                .private_data = accepted.private_data,
-                                .local = to_storage(stream_->local()),
-                                .peer = to_storage(stream_->peer())};
+                                .private_data = accepted.private_data};
+  set_addresses(event);
   set_depths(event, accepted.peer);
   // In peer-to-peer mode a responder is not ready to send before the RTR came (RFC 6581 §9.2).
   awaits_first_fpdu_ =
@@ -136,8 +148,12 @@ void Connection::handle_accepted(const core::StartupAccepted& accepted) {
     established_ = true;
     report(event);
   }
+  if (awaits_first_fpdu_) deadline_ = owner_.now() + config_.timeout;
   transmit();
-  if (state_ == ConnectionState::Streaming && received_ != nullptr) offer_received();
+  if (state_ == ConnectionState::Streaming && received_ != nullptr) {
+    offer_received();
+    spill_received();
+  }
   if (state_ == ConnectionState::Streaming) transmit();
   if (state_ == ConnectionState::Streaming) {
     owner_.handle_interest(*this);

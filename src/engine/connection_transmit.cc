@@ -13,6 +13,11 @@ using transport::IOResult;
 namespace {
 /// Batches per turn before other connections get theirs.
 constexpr int kBatchesPerTurn = 8;
+/// While more batches than this wait for their peers to read, new ones are small: a thousand peers
+/// that never read hold 70 MB of staging, and no more than one longest FPDU each.
+constexpr std::size_t kBatchesLentFreely = 16;
+/// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
+constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
 }  // namespace
 
 /// Sends what the core has until the transport is full, the core is dry or the turn is over; then
@@ -27,8 +32,12 @@ void Connection::transmit() {
     }
     if (batch_ != nullptr && !send_pending()) break;
     if (state_ != ConnectionState::Streaming || !core.wants_transmit()) break;
+    refresh_emss();
     batch_ = owner_.transmit_buffers().borrow();
-    core::TransmitBatch batch(batch_->staging, batch_->pieces, kTransmitOctetsMax);
+    const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
+    const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
+    core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
+                              kTransmitOctetsMax);
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();
@@ -39,14 +48,20 @@ void Connection::transmit() {
     }
     if (!send_pending()) break;
   }
-  // A FIN waits for the batch; a reset (the core is in Error then) does not.
-  if (batch_ == nullptr || core.state() == core::QPState::Error) {
+  // A FIN waits for what is unsent; a reset (the core is in Error then) does not.
+  if ((batch_ == nullptr && control_.empty()) || core.state() == core::QPState::Error) {
     handle_llp_action(core.poll_llp_action());
   }
   handle_notices();
   if (state_ == ConnectionState::Dead) return;
   owner_.handle_interest(*this);
   owner_.handle_deadline(*this);
+}
+
+void Connection::refresh_emss() {
+  if (owner_.now() - emss_checked_ < kEmssRefresh) return;
+  emss_checked_ = owner_.now();
+  qp_->core().handle_emss(stream_->emss());
 }
 
 /// Sends the rest of the batch. True: all of it went, and the buffer is returned.
@@ -136,7 +151,7 @@ void Connection::handle_llp_action(core::LLPAction action) {
       if (peer_closed_ && qp_ != nullptr) qp_->core().handle_llp_lost(owner_.now());
       break;
     case core::LLPAction::Reset:
-      stream_->reset();
+      reset_stream();
       break;
   }
 }
@@ -150,7 +165,10 @@ void Connection::handle_notices() {
         if (awaits_first_fpdu_) {
           awaits_first_fpdu_ = false;
           established_ = true;
-          report({.kind = device::ConnectionEventKind::Established});
+          deadline_.reset();
+          device::ConnectionEvent event{.kind = device::ConnectionEventKind::Established};
+          set_addresses(event);
+          report(event);
         }
         break;
       case core::QPNotice::Kind::TerminateSent: {
@@ -188,22 +206,13 @@ void Connection::finish_stream() {
   QueuePair* qp = qp_;
   qp_ = nullptr;
   qp->connection = nullptr;
-  // What is posted from now on is flushed as it comes.
-  qp->want_receive();
+  // What is posted from now on is flushed as it comes; a shared RQ's receives serve others.
+  if (qp->srq() == nullptr) qp->want_receive();
   if (qp->srq() != nullptr && !qp->last_receive_reported) {
     qp->last_receive_reported = true;
     owner_.report_async(device::AsyncEventKind::LastReceive, *qp);
   }
-  if (established_) {
-    established_ = false;
-    report({.kind = device::ConnectionEventKind::Disconnected,
-            .error = end_error_,
-            .text = end_text_});
-  } else {
-    report({.kind = device::ConnectionEventKind::Failed,
-            .error = end_error_ != 0 ? end_error_ : ECONNRESET,
-            .text = end_text_});
-  }
+  report_end();
   qp->core().flush(owner_.now());
   die();
 }

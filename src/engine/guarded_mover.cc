@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 
@@ -23,39 +24,85 @@ struct Guard {
 // initial-exec: a lazily allocated thread-local could call malloc, and the handler reads it.
 [[gnu::tls_model("initial-exec")]] thread_local Guard t_guard;
 
-struct sigaction g_previous_segv;
-struct sigaction g_previous_bus;
+/// The handlers that were in front when ours was put there, oldest first. Several, because a
+/// program that installs its own between two of our installations may call ours from it: each time
+/// a fault comes back to us, the next older one has its turn.
+///
+/// Threads: entries are written once and then counted; only install_handler() writes.
+struct History {
+  static constexpr std::uint32_t kCountMax = 8;
+  struct sigaction handlers[kCountMax];
+  std::atomic<std::uint32_t> count{0};
+};
+History g_segv;
+History g_bus;
+
+/// How many of our handler's calls to older handlers this thread is inside of.
+[[gnu::tls_model("initial-exec")]] thread_local std::uint32_t t_forwarded;
+
+bool has_function(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+/// Nobody handles it. A fault happens again at the return, and ends the process as if we were not
+/// here; a signal that was sent has to be sent again.
+void take_default(int signal_number, const siginfo_t* info) {
+  struct sigaction fallback = {};
+  fallback.sa_handler = SIG_DFL;
+  sigaction(signal_number, &fallback, nullptr);
+  if (info->si_code <= 0) raise(signal_number);
+}
 
 void call_previous(int signal_number, siginfo_t* info, void* context) {
-  const struct sigaction& previous = signal_number == SIGBUS ? g_previous_bus : g_previous_segv;
-  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) {
-    previous.sa_sigaction(signal_number, info, context);
-  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    previous.sa_handler(signal_number);
-  } else {
-    // Return to the faulting instruction with the default action: it faults again and ends the
-    // process as if we were not here.
-    struct sigaction fallback = {};
-    fallback.sa_handler = SIG_DFL;
-    sigaction(signal_number, &fallback, nullptr);
+  const History& history = signal_number == SIGBUS ? g_bus : g_segv;
+  const std::uint32_t count = history.count.load(std::memory_order_acquire);
+  if (t_forwarded >= count) return take_default(signal_number, info);
+  const struct sigaction& previous = history.handlers[count - 1 - t_forwarded];
+  if (!has_function(previous)) {
+    const bool ignored = previous.sa_handler == SIG_IGN && info->si_code <= 0;
+    return ignored ? void() : take_default(signal_number, info);
   }
+  ++t_forwarded;
+  if ((previous.sa_flags & SA_SIGINFO) != 0) {
+    previous.sa_sigaction(signal_number, info, context);
+  } else {
+    previous.sa_handler(signal_number);
+  }
+  --t_forwarded;
 }
 
 void handle_fault(int signal_number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   Guard& guard = t_guard;
-  if (guard.high != 0 && address >= guard.low && address < guard.high) {
+  const bool fault = info->si_code > 0;  // the kernel found it; else somebody sent a signal
+  if (fault && guard.high != 0 && address >= guard.low && address < guard.high) {
     guard.high = 0;
+    t_forwarded = 0;  // the jump leaves every handler behind
     siglongjmp(guard.jump, 1);
   }
   call_previous(signal_number, info, context);
 }
 
-void install_for(int signal_number, struct sigaction* previous) {
+bool same_handler(const struct sigaction& a, const struct sigaction& b) {
+  return (a.sa_flags & SA_SIGINFO) == (b.sa_flags & SA_SIGINFO) && a.sa_handler == b.sa_handler;
+}
+
+void remember(History& history, const struct sigaction& handler) {
+  const std::uint32_t count = history.count.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (same_handler(history.handlers[i], handler)) return;
+  }
+  if (count == History::kCountMax) return;  // a program with so many keeps the first of them
+  history.handlers[count] = handler;
+  history.count.store(count + 1, std::memory_order_release);
+}
+
+void install_for(int signal_number, History& history) {
   struct sigaction current = {};
   sigaction(signal_number, nullptr, &current);
   if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == handle_fault) return;
-  *previous = current;
+  remember(history, current);
   struct sigaction ours = {};
   ours.sa_sigaction = handle_fault;
   // NODEFER: after the jump the signal must not stay blocked. ONSTACK: a program that handles its
@@ -68,14 +115,14 @@ void install_for(int signal_number, struct sigaction* previous) {
 /// Runs `access`, which touches only [address, address + octets) of registered memory.
 template <typename Access>
 bool guarded(const void* address, std::size_t octets, Access access) {
-  Guard& guard = t_guard;
-  if (sigsetjmp(guard.jump, 0) != 0) return false;
-  guard.low = reinterpret_cast<std::uintptr_t>(address);
-  guard.high = guard.low + octets;
+  // No local variable lives across the jump.
+  if (sigsetjmp(t_guard.jump, 0) != 0) return false;
+  t_guard.low = reinterpret_cast<std::uintptr_t>(address);
+  t_guard.high = t_guard.low + octets;
   __asm__ volatile("" ::: "memory");
   access();
   __asm__ volatile("" ::: "memory");
-  guard.high = 0;
+  t_guard.high = 0;
   return true;
 }
 
@@ -84,8 +131,8 @@ bool guarded(const void* address, std::size_t octets, Access access) {
 void GuardedMover::install_handler() {
   static std::mutex mutex;
   const std::scoped_lock hold(mutex);
-  install_for(SIGSEGV, &g_previous_segv);
-  install_for(SIGBUS, &g_previous_bus);
+  install_for(SIGSEGV, g_segv);
+  install_for(SIGBUS, g_bus);
 }
 
 std::uint32_t GuardedMover::crc_extend(std::uint32_t state, Octets data) {

@@ -20,7 +20,8 @@ class Poller {
 
   /// EMFILE and its like.
   Result<void> open();
-  /// Level-triggered interest in `fd`; `events` are EPOLLIN and EPOLLOUT bits. `key` comes back.
+  /// Level-triggered interest in `fd`; `events` are EPOLLIN, EPOLLOUT and EPOLLRDHUP bits. `key`
+  /// comes back.
   void add(int fd, std::uint32_t events, std::uint64_t key);
   void modify(int fd, std::uint32_t events, std::uint64_t key);
   void remove(int fd);

@@ -2,29 +2,40 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
+#include <cstdint>
 
 namespace weft::engine {
 
-/// A mutex with two ways in. Control calls wait (`lock`); doorbells and polls only try, and give
-/// way to waiting control calls, so that a program that polls without end cannot starve a
-/// deregistration.
+/// Two ways in. Control calls and the progress thread wait (`lock`), first come, first served: a
+/// busy progress thread cannot keep a deregistration out by locking again at once. Doorbells and
+/// polls only try, and give way to all who wait, so that a program that polls without end cannot
+/// either.
 ///
 /// Nothing rung while the lock is held is lost: who rings first marks its QP and then tries; the
-/// holder looks for marks after it has unlocked (Rnic::leave).
+/// holder looks for marks after it has unlocked (Rnic::Entry::leave). Both sides are sequentially
+/// consistent, so one of them sees the other.
 class ProgressLock {
  public:
   void lock() {
-    waiting_.fetch_add(1, std::memory_order_relaxed);
-    mutex_.lock();
-    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    const std::uint32_t ticket = next_.fetch_add(1, std::memory_order_seq_cst);
+    for (;;) {
+      const std::uint32_t serving = serving_.load(std::memory_order_seq_cst);
+      if (serving == ticket) return;
+      serving_.wait(serving, std::memory_order_acquire);
+    }
   }
-  bool try_lock() { return waiting_.load(std::memory_order_relaxed) == 0 && mutex_.try_lock(); }
-  void unlock() { mutex_.unlock(); }
+  bool try_lock() {
+    std::uint32_t free = serving_.load(std::memory_order_seq_cst);
+    return next_.compare_exchange_strong(free, free + 1, std::memory_order_seq_cst);
+  }
+  void unlock() {
+    serving_.fetch_add(1, std::memory_order_seq_cst);
+    serving_.notify_all();
+  }
 
  private:
-  std::mutex mutex_;
-  std::atomic<int> waiting_{0};
+  std::atomic<std::uint32_t> next_{0};     ///< the next ticket to be drawn
+  std::atomic<std::uint32_t> serving_{0};  ///< the ticket that is in; == next_: nobody
 };
 
 }  // namespace weft::engine

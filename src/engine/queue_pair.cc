@@ -35,10 +35,29 @@ std::size_t receive_entry_octets(const device::QPRequest& request) {
 
 }  // namespace
 
+Result<QueuePairMemory> QueuePairMemory::make(const device::QPRequest& request,
+                                              const core::QPConfig& config) {
+  Result<RingMemory> send = RingMemory::make(request.send_depth, send_entry_octets(request));
+  if (!send) return send.error();
+  QueuePairMemory memory;
+  memory.send = std::move(*send);
+  if (request.srq == 0) {
+    Result<RingMemory> receive =
+        RingMemory::make(request.receive_depth, receive_entry_octets(request));
+    if (!receive) return receive.error();
+    memory.receive = std::move(*receive);
+  }
+  memory.core_octets = (core::QP::storage_octets(config) + 63) / 64 * 64;
+  memory.core.reset(static_cast<std::uint8_t*>(std::aligned_alloc(64, memory.core_octets)));
+  if (memory.core == nullptr) return Error{ENOMEM, "no memory for a QP of this size"};
+  std::memset(memory.core.get(), 0, memory.core_octets);
+  return memory;
+}
+
 QueuePair::QueuePair(device::QPNumber number, const device::QPRequest& request,
                      const core::QPConfig& config, QueuePairOwner& owner, CompletionQueue& send_cq,
                      CompletionQueue& receive_cq, SharedReceiveQueue* srq, core::Mover& mover,
-                     core::MemoryTable& memory)
+                     core::MemoryTable& memory, QueuePairMemory storage)
     : number_(number),
       request_(request),
       pd_{config.pd},
@@ -46,19 +65,11 @@ QueuePair::QueuePair(device::QPNumber number, const device::QPRequest& request,
       send_cq_(send_cq),
       receive_cq_(receive_cq),
       srq_(srq),
-      send_memory_(request.send_depth, send_entry_octets(request)),
-      send_(send_memory_.data()) {
-  if (srq == nullptr) {
-    receive_memory_ = RingMemory(request.receive_depth, receive_entry_octets(request));
-    receive_ = device::Ring(receive_memory_.data());
-  }
-  const std::size_t octets = (core::QP::storage_octets(config) + 63) / 64 * 64;
-  core_storage_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(64, octets)));
-  weft_assert(core_storage_ != nullptr);
-  std::memset(core_storage_.get(), 0, octets);
-  core_ = std::make_unique<core::QP>(config, *this, mover, memory,
-                                     MutableOctets(core_storage_.get(), octets));
-}
+      storage_(std::move(storage)),
+      send_(storage_.send.data()),
+      receive_(srq == nullptr ? device::Ring(storage_.receive.data()) : device::Ring()),
+      core_(config, *this, mover, memory,
+            MutableOctets(storage_.core.get(), storage_.core_octets)) {}
 
 device::QPFace QueuePair::face() const {
   return {.number = number_,

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "core/qp/qp.h"
@@ -28,6 +29,19 @@ class QueuePairOwner {
   ~QueuePairOwner() = default;
 };
 
+/// All that a QP needs of memory, taken before it is made.
+struct QueuePairMemory {
+  /// ENOMEM.
+  static Result<QueuePairMemory> make(const device::QPRequest&, const core::QPConfig&);
+
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  RingMemory send, receive;
+  std::unique_ptr<std::uint8_t, Free> core;
+  std::size_t core_octets = 0;
+};
+
 /// Translates ring entries to work requests and completions to CQ entries.
 ///
 /// Invariants: a ring entry is copied, checked and used from the copy (its SGEs; inline octets stay
@@ -38,11 +52,12 @@ class QueuePair final : public core::WorkQueues {
  public:
   QueuePair(device::QPNumber number, const device::QPRequest& request, const core::QPConfig& config,
             QueuePairOwner& owner, CompletionQueue& send_cq, CompletionQueue& receive_cq,
-            SharedReceiveQueue* srq, core::Mover& mover, core::MemoryTable& memory);
+            SharedReceiveQueue* srq, core::Mover& mover, core::MemoryTable& memory,
+            QueuePairMemory storage);
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  core::QP& core() { return *core_; }
+  core::QP& core() { return core_; }
   device::QPNumber number() const { return number_; }
   device::QPFace face() const;
   CompletionQueue& send_cq() { return send_cq_; }
@@ -90,15 +105,11 @@ class QueuePair final : public core::WorkQueues {
   CompletionQueue& send_cq_;
   CompletionQueue& receive_cq_;
   SharedReceiveQueue* const srq_;
-  RingMemory send_memory_, receive_memory_;
+  QueuePairMemory storage_;
   device::Ring send_, receive_;
   std::uint32_t sends_taken_ = 0;
   std::array<core::SGE, core::kSGECountMax> sge_copy_;
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<std::uint8_t, Free> core_storage_;
-  std::unique_ptr<core::QP> core_;
+  core::QP core_;
 };
 
 }  // namespace weft::engine

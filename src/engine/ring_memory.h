@@ -2,25 +2,30 @@
 #pragma once
 
 #include <bit>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 
+#include "base/result.h"
 #include "device/ring.h"
 
 namespace weft::engine {
 
-/// A formatted, empty ring of at least `depth` entries of at least `entry_octets`.
+/// A formatted, empty ring.
 class RingMemory {
  public:
   RingMemory() = default;
-  RingMemory(std::uint32_t depth, std::size_t entry_octets) {
+  /// Of at least `depth` entries of at least `entry_octets`. ENOMEM.
+  static Result<RingMemory> make(std::uint32_t depth, std::size_t entry_octets) {
     const std::uint32_t capacity = std::bit_ceil(depth);
     const auto stride = static_cast<std::uint32_t>((entry_octets + 63) / 64 * 64);
     void* storage = std::aligned_alloc(64, device::Ring::storage_octets(capacity, stride));
-    weft_assert(storage != nullptr);
+    if (storage == nullptr) return Error{ENOMEM, "no memory for a queue of this depth"};
     device::Ring::format(storage, capacity, stride);
-    storage_.reset(storage);
+    RingMemory memory;
+    memory.storage_.reset(storage);
+    return memory;
   }
   void* data() const { return storage_.get(); }
 

@@ -125,6 +125,7 @@ Result<std::uint32_t> Rnic::register_region(const device::RegionRequest& request
 }
 
 Result<void> Rnic::reregister_region(std::uint32_t stag, const device::RegionRequest& request) {
+  GuardedMover::install_handler();
   Entry entry(*this);
   const auto attributes = region_attributes(request);
   if (!attributes) return attributes.error();
@@ -147,10 +148,12 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
 
 Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie) {
   if (depth == 0 || depth > device::kCQDepthMax) return Error{EINVAL, "impossible CQ depth"};
+  Result<RingMemory> memory = CompletionQueue::make_memory(depth);
+  if (!memory) return memory.error();
   Entry entry(*this);
   if (cqs_.size() >= kCQCountMax) return Error{ENOMEM, "too many CQs"};
   const device::CQNumber number = next_cq_++;
-  auto cq = std::make_unique<CompletionQueue>(number, depth, cookie);
+  auto cq = std::make_unique<CompletionQueue>(number, std::move(*memory), cookie);
   const device::CQFace face{number, cq->ring()};
   cqs_.emplace(number, std::move(cq));
   return face;
@@ -171,7 +174,7 @@ Result<device::CQFace> Rnic::resize_cq(device::CQNumber number, std::uint32_t de
   Entry entry(*this);
   const auto it = cqs_.find(number);
   if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
-  if (!it->second->resize(depth)) return Error{ENOSPC, "more completions wait than the new depth"};
+  if (const Result<void> resized = it->second->resize(depth); !resized) return resized.error();
   return device::CQFace{number, it->second->ring()};
 }
 
@@ -180,13 +183,16 @@ Result<device::SRQFace> Rnic::create_srq(device::PDNumber pd, std::uint32_t dept
   if (depth == 0 || depth > device::kQueueDepthMax || sges == 0 || sges > device::kSGECountMax) {
     return Error{EINVAL, "impossible SRQ depth or SGE count"};
   }
+  Result<RingMemory> memory = SharedReceiveQueue::make_memory(depth, sges);
+  if (!memory) return memory.error();
   Entry entry(*this);
   if (pd == 0 || pd >= pd_users_.size() || pd_users_[pd] == 0) {
     return Error{EINVAL, "no such protection domain"};
   }
   for (device::SRQNumber number = 1; number < kSRQCountMax; ++number) {
     if (srqs_[number].load(std::memory_order_relaxed) != nullptr) continue;
-    auto srq = std::make_unique<SharedReceiveQueue>(number, core::PD{pd}, depth, sges, cookie);
+    auto srq = std::make_unique<SharedReceiveQueue>(number, core::PD{pd}, std::move(*memory), sges,
+                                                    cookie);
     const device::SRQFace face{number, srq->ring, sges};
     srqs_[number].store(srq.release(), std::memory_order_release);
     ++pd_users_[pd];
@@ -258,9 +264,12 @@ Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) {
   config.receive_sges = srq != nullptr ? srq->sges : request.receive_sges;
   config.ord_max = config.ird_max = device::kReadDepthMax;
   config.strict_receive = settings_.strict_receive;
-  auto qp =
-      std::make_unique<QueuePair>(number, request, config, static_cast<QueuePairOwner&>(*this),
-                                  *send_cq->second, *receive_cq->second, srq, mover_, *memory_);
+  config.close_timeout = settings_.close_timeout;
+  Result<QueuePairMemory> storage = QueuePairMemory::make(request, config);
+  if (!storage) return storage.error();
+  auto qp = std::make_unique<QueuePair>(
+      number, request, config, static_cast<QueuePairOwner&>(*this), *send_cq->second,
+      *receive_cq->second, srq, mover_, *memory_, std::move(*storage));
   ++send_cq->second->users;
   ++receive_cq->second->users;
   ++pd_users_[request.pd];
@@ -309,7 +318,8 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
       break;
   }
   if (qp->core().state() == core::QPState::Error) {
-    qp->want_receive();
+    if (qp->connection != nullptr) qp->connection->abort_setup("the QP was moved to Error");
+    if (qp->srq() == nullptr) qp->want_receive();
   } else if (qp->core().state() == core::QPState::Idle) {
     qp->unwant_receive();
     qp->last_receive_reported = false;

@@ -26,8 +26,7 @@ inline constexpr std::uint32_t kQPCountMax = 1u << 16;
 inline constexpr std::uint32_t kCQCountMax = 1u << 16;
 inline constexpr std::uint32_t kSRQCountMax = 1u << 14;
 inline constexpr std::uint32_t kPDCountMax = 1u << 16;
-/// Responder startups of one listener that have not been handed to the consumer yet.
-inline constexpr std::uint32_t kHalfOpenMax = 1024;
+/// For connections that no consumer owns yet see listener_places.h.
 
 /// Invariants: everything but the doorbell atomics is touched only under the progress lock; every
 /// public entry goes through Entry (rnic_progress.cc), which after unlocking looks for doorbells
@@ -100,6 +99,8 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   Instant now() const override { return now_; }
   void handle_interest(Connection&) override;
   void handle_deadline(Connection&) override;
+  void unwatch(Connection&) override;
+  Duration close_timeout() const override { return settings_.close_timeout; }
   void report(const device::ConnectionEvent&) override;
   void report_async(device::AsyncEventKind, QueuePair&) override;
   bool reconnect_with_revision_1(Connection&) override;
@@ -112,6 +113,7 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   void tick();
   void mark_rung(QueuePair&);
   void serve_rung();
+  void list_direct(Connection&, bool reads);
   void serve_shared();
   void serve(QueuePair&);
   void poll_directly();

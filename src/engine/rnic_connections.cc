@@ -41,6 +41,7 @@ Result<device::ListenerNumber> Rnic::listen(const sockaddr* local, int backlog, 
   slot->listener = std::move(*listener);
   slot->number = number;
   slot->cookie = cookie;
+  slot->places = std::make_shared<ListenerPlaces>(backlog);
   listeners_.emplace(number, std::move(slot));
   return number;
 }
@@ -59,11 +60,11 @@ Result<void> Rnic::close_listener(device::ListenerNumber number) {
   Entry entry(*this);
   const auto it = listeners_.find(number);
   if (it == listeners_.end()) return Error{EINVAL, "no such listener"};
-  const std::uint64_t cookie = it->second->cookie;
+  const std::shared_ptr<ListenerPlaces> places = it->second->places;
   poller_.remove(it->second->listener->fd());
   listeners_.erase(it);
   for (auto& [key, connection] : connections_) {
-    if (connection->half_open_of(cookie)) connection->release();
+    if (connection->half_open_of(*places)) connection->release();
   }
   return {};
 }
@@ -99,7 +100,7 @@ bool Rnic::reconnect_with_revision_1(Connection& c) {
   local.set_port(0);
   auto stream = transport_.connect(local, peer);
   if (!stream) return false;
-  poller_.remove(c.stream()->fd());
+  unwatch(c);
   c.restart(std::move(*stream));
   handle_interest(c);
   handle_deadline(c);
@@ -111,7 +112,7 @@ Result<void> Rnic::accept(device::ConnectionNumber number, const device::Connect
   Entry entry(*this);
   Connection* connection = find_connection(number);
   QueuePair* qp = find_qp(request.qp);
-  if (connection == nullptr) return Error{EINVAL, "accept: the connection request is gone"};
+  if (connection == nullptr) return Error{ECONNRESET, "accept: the peer left before the answer"};
   if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
     return Error{EINVAL, "accept: the QP does not exist or is not idle"};
   }
@@ -121,7 +122,7 @@ Result<void> Rnic::accept(device::ConnectionNumber number, const device::Connect
 Result<void> Rnic::reject(device::ConnectionNumber number, Octets private_data) {
   Entry entry(*this);
   Connection* connection = find_connection(number);
-  if (connection == nullptr) return Error{EINVAL, "reject: the connection request is gone"};
+  if (connection == nullptr) return Error{ECONNRESET, "reject: the peer left before the answer"};
   return connection->reject(private_data);
 }
 

@@ -6,7 +6,8 @@
 namespace weft::engine {
 
 /// Holds the progress lock. On leaving: doorbells, lost CQ entries and dead connections are dealt
-/// with, the lock is dropped, and then whatever was rung meanwhile is served too.
+/// with, the lock is dropped, and then whatever was rung meanwhile is served too, but not without
+/// end: a thread that others keep busy hands over to whoever waits in the poller.
 class Rnic::Entry {
  public:
   explicit Entry(Rnic& rnic) : rnic_(rnic) {
@@ -28,8 +29,10 @@ class Rnic::Entry {
   }
 
  private:
+  static constexpr int kRoundsMax = 8;
+
   static void leave(Rnic& rnic) {
-    while (true) {
+    for (int round = 0;; ++round) {
       rnic.serve_rung();
       rnic.fault_overflowed();
       rnic.bury();
@@ -37,7 +40,9 @@ class Rnic::Entry {
       // Pairs with mark_rung: who rang after serve_rung and failed to get the lock is seen here.
       const bool rung = rnic.rung_.load(std::memory_order_seq_cst) != nullptr ||
                         rnic.srq_rung_.load(std::memory_order_seq_cst);
-      if (!rung || !rnic.lock_.try_lock()) return;
+      if (!rung) return;
+      if (round == kRoundsMax) return rnic.poller_.wake();
+      if (!rnic.lock_.try_lock()) return;
       rnic.tick();
     }
   }

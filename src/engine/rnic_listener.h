@@ -12,6 +12,7 @@ struct Rnic::ListenerSlot {
   std::unique_ptr<transport::Listener> listener;
   device::ListenerNumber number = 0;
   std::uint64_t cookie = 0;
+  std::shared_ptr<ListenerPlaces> places;
   std::optional<Instant> paused_until;
 };
 

@@ -19,6 +19,11 @@ constexpr std::size_t kDirectStreamsMax = 2;
 constexpr std::uint32_t kPollerEvery = 64;
 constexpr int kAcceptsPerTurn = 64;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
+
+HangUp hang_up_of(std::uint32_t events) {
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) return HangUp::Whole;
+  return (events & EPOLLRDHUP) != 0 ? HangUp::Half : HangUp::None;
+}
 }  // namespace
 
 void Rnic::tick() {
@@ -38,21 +43,21 @@ void Rnic::mark_rung(QueuePair& qp) {
 void Rnic::ring_shared_receive(device::SRQNumber number) {
   SharedReceiveQueue* srq =
       number < kSRQCountMax ? srqs_[number].load(std::memory_order_acquire) : nullptr;
-  if (srq == nullptr || !srq->wants_receive()) return;
+  if (srq == nullptr || !srq->take_wanted()) return;
   srq_rung_.store(true, std::memory_order_seq_cst);
   Entry::try_enter(*this, [](Rnic&) {});
 }
 
 /// Posts to an SRQ while streams wait for a receive: all that wait get their chance, in no order.
+/// Who still finds nothing asks for the next ring.
 void Rnic::serve_shared() {
   if (!srq_rung_.load(std::memory_order_relaxed)) return;
   srq_rung_.store(false, std::memory_order_seq_cst);
   std::vector<Connection*> waiting;
   for (auto& [number, connection] : connections_) {
-    if (!connection->held_back()) continue;
-    waiting.push_back(connection.get());
-    // Before they look: who still finds nothing sets it again.
-    if (SharedReceiveQueue* srq = connection->qp()->srq()) srq->unwant_receive();
+    if (connection->held_back() && connection->qp()->srq() != nullptr) {
+      waiting.push_back(connection.get());
+    }
   }
   for (Connection* connection : waiting) connection->serve();
 }
@@ -92,8 +97,12 @@ void Rnic::ring_receive(device::QPNumber number) {
 }
 
 void Rnic::poll() {
-  empty_polls_.fetch_add(1, std::memory_order_relaxed);
-  Entry::try_enter(*this, [](Rnic& rnic) { rnic.poll_directly(); });
+  Entry::try_enter(*this, [](Rnic& rnic) {
+    // Counted only when this thread really was the RNIC: who finds the progress thread at work and
+    // comes again at once does not make it stand back.
+    rnic.empty_polls_.fetch_add(1, std::memory_order_relaxed);
+    rnic.poll_directly();
+  });
 }
 
 void Rnic::poll_directly() {
@@ -101,7 +110,7 @@ void Rnic::poll_directly() {
   const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
   if (direct) {
     // By index: serving one may end it and change the list.
-    for (std::size_t i = 0; i < streaming_.size(); ++i) streaming_[i]->handle_ready();
+    for (std::size_t i = 0; i < streaming_.size(); ++i) streaming_[i]->handle_ready(HangUp::None);
   } else {
     std::array<epoll_event, 64> events;
     serve_ready(poller_.wait(0, events));
@@ -137,7 +146,7 @@ void Rnic::serve_ready(std::span<const epoll_event> ready) {
   for (const epoll_event& event : ready) {
     // A key may be stale: an earlier event of this round ended its owner.
     if (Connection* connection = find_connection(event.data.u64)) {
-      connection->handle_ready();
+      connection->handle_ready(hang_up_of(event.events));
     } else if (auto it = listeners_.find(event.data.u64); it != listeners_.end()) {
       accept_all(*it->second);
     }
@@ -153,23 +162,20 @@ void Rnic::accept_all(ListenerSlot& slot) {
       if (error == ECONNABORTED) continue;
       return;
     }
-    std::uint32_t half_open = 0;
-    for (const auto& [number, connection] : connections_) {
-      half_open += connection->from_listener() && connection->state() == ConnectionState::Startup;
-    }
-    if (half_open >= kHalfOpenMax) {
+    if (slot.places->half_open >= kHalfOpenMax) {
       (*accepted)->reset();
       continue;
     }
     const device::ConnectionNumber number = next_key_++;
     const core::StartupConfig config = startup_config({});
     auto connection = std::make_unique<Connection>(number, static_cast<ConnectionOwner&>(*this),
-                                                   std::move(*accepted), config, slot.cookie);
+                                                   std::move(*accepted), config, slot.cookie,
+                                                   slot.places);
     Connection& c = *connection;
     connections_.emplace(number, std::move(connection));
     handle_interest(c);
     handle_deadline(c);
-    c.handle_ready();
+    c.handle_ready(HangUp::None);
   }
 }
 
@@ -182,28 +188,39 @@ void Rnic::pause(ListenerSlot& slot) {
 }
 
 void Rnic::handle_interest(Connection& c) {
-  const bool reads = c.state() == ConnectionState::Streaming && c.wants_read();
-  const auto listed = std::find(streaming_.begin(), streaming_.end(), &c);
-  if (reads && listed == streaming_.end()) streaming_.push_back(&c);
-  if (!reads && listed != streaming_.end()) streaming_.erase(listed);
+  list_direct(c, c.state() == ConnectionState::Streaming && c.wants_read());
   if (c.dead()) has_dead_ = true;
-
+  if (!c.watched()) return unwatch(c);
   if (c.stream() == nullptr || c.stream()->fd() < 0) return;
-  const int fd = c.stream()->fd();
-  if (c.dead() || c.hung_up()) {
-    if (c.interest != 0) poller_.remove(fd);
-    c.interest = 0;
-    return;
-  }
-  const std::uint32_t registered = 1u << 31;
-  const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u);
+  const std::uint32_t registered = 1u << 28;  // so that interest in nothing is not 0
+  const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u) |
+                               (c.wants_hang_up() ? EPOLLRDHUP : 0u);
   if (c.interest == (events | registered)) return;
   if (c.interest == 0) {
-    poller_.add(fd, events, c.number());
+    poller_.add(c.stream()->fd(), events, c.number());
   } else {
-    poller_.modify(fd, events, c.number());
+    poller_.modify(c.stream()->fd(), events, c.number());
   }
   c.interest = events | registered;
+}
+
+void Rnic::list_direct(Connection& c, bool reads) {
+  if (reads == (c.direct_slot != Connection::kNotListed)) return;
+  if (reads) {
+    c.direct_slot = static_cast<std::uint32_t>(streaming_.size());
+    streaming_.push_back(&c);
+    return;
+  }
+  streaming_[c.direct_slot] = streaming_.back();
+  streaming_[c.direct_slot]->direct_slot = c.direct_slot;
+  streaming_.pop_back();
+  c.direct_slot = Connection::kNotListed;
+}
+
+void Rnic::unwatch(Connection& c) {
+  if (c.interest == 0) return;
+  c.interest = 0;
+  if (c.stream() != nullptr && c.stream()->fd() >= 0) poller_.remove(c.stream()->fd());
 }
 
 void Rnic::handle_deadline(Connection& c) {

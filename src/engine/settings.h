@@ -21,6 +21,9 @@ struct Settings {
   bool rtr_send = false, rtr_write = true, rtr_read = true;
   Duration startup_timeout = std::chrono::seconds(10);
   bool strict_receive = false;
+  /// Bound on an orderly end, and on a message waiting for a receive after its sender left. Not a
+  /// variable of the environment.
+  Duration close_timeout = std::chrono::seconds(5);
 };
 
 /// Reads the process's environment. EINVAL: a WEFT_* variable that is unknown or has a bad value;

@@ -15,14 +15,18 @@ class QueuePair;
 
 /// Threads: the progress lock, but for wants_receive.
 struct SharedReceiveQueue {
-  SharedReceiveQueue(device::SRQNumber srq_number, core::PD srq_pd, std::uint32_t depth,
+  SharedReceiveQueue(device::SRQNumber srq_number, core::PD srq_pd, RingMemory srq_memory,
                      std::uint32_t sge_limit, std::uint64_t srq_cookie)
       : number(srq_number),
         pd(srq_pd),
         sges(sge_limit),
         cookie(srq_cookie),
-        memory(depth, sizeof(device::ReceiveEntry) + sge_limit * sizeof(device::SGEntry)),
+        memory(std::move(srq_memory)),
         ring(memory.data()) {}
+  static Result<RingMemory> make_memory(std::uint32_t depth, std::uint32_t sge_limit) {
+    return RingMemory::make(depth,
+                            sizeof(device::ReceiveEntry) + sge_limit * sizeof(device::SGEntry));
+  }
 
   const device::SRQNumber number;
   const core::PD pd;
@@ -33,10 +37,10 @@ struct SharedReceiveQueue {
   std::uint32_t limit = 0;  ///< event when fewer are left; 0: disarmed
   std::vector<QueuePair*> users;
 
-  /// As QueuePair::want_receive: set while a stream of some user waits for a receive.
+  /// As QueuePair::want_receive: a stream of some user waits for a receive. The one who posts and
+  /// takes the wish rings for all that wait.
   void want_receive() { receive_wanted_.exchange(1, std::memory_order_acq_rel); }
-  void unwant_receive() { receive_wanted_.store(0, std::memory_order_relaxed); }
-  bool wants_receive() { return receive_wanted_.fetch_or(0, std::memory_order_acq_rel) != 0; }
+  bool take_wanted() { return receive_wanted_.exchange(0, std::memory_order_acq_rel) != 0; }
 
  private:
   std::atomic<std::uint32_t> receive_wanted_{0};

@@ -1,0 +1,280 @@
+// How connections end: whoever leaves, whenever, the other side is told once and nothing stays.
+#include <vector>
+
+#include "engine/testing/raw_peer.h"
+#include "engine/testing/resources.h"
+#include "engine/testing/side.h"
+
+namespace weft::engine {
+namespace {
+
+using device::CompletionStatus;
+using device::ConnectionEventKind;
+using testing::PairTest;
+using testing::QPHandle;
+using testing::RawPeer;
+using testing::Side;
+using testing::spins;
+
+class ConnectionEndTest : public PairTest {
+ protected:
+  void SetUp() override {
+    start();
+    listen();
+  }
+  Settings make_settings() override {
+    Settings settings = settings_for(GetParam());
+    settings.close_timeout = std::chrono::milliseconds(500);
+    settings.startup_timeout = std::chrono::seconds(2);
+    return settings;
+  }
+  void connect_to(const sockaddr_storage& address, const QPHandle& qp) {
+    const auto connection =
+        client->rnic.connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
+                             {.qp = qp.face.number, .private_data = {}}, 11);
+    ASSERT_TRUE(connection.ok()) << connection.error().text;
+    client_connection = *connection;
+  }
+  void expect_event(Side& side, ConnectionEventKind kind, int error) {
+    const auto event = side.wait_event();
+    ASSERT_TRUE(event.has_value());
+    EXPECT_EQ(event->event.kind, kind);
+    EXPECT_EQ(event->event.error, error) << event->event.text;
+  }
+  /// A connection with one message at the server that no receive was posted for.
+  void hold_back_message() {
+    client_qp = client->make_qp(1);
+    server_qp = server->make_qp(2);
+    establish(client_qp, server_qp);
+    stag = client->register_octets(octets.data(), octets.size(), 0);
+    target_stag = server->register_octets(target.data(), target.size(), device::kLocalWrite);
+    client->post_send(client_qp,
+                      {.wr_id = 1, .address = octets.data(), .octets = 100, .stag = stag});
+    const auto sent = client->wait_completion();
+    ASSERT_TRUE(sent.has_value());
+    ASSERT_EQ(sent->status, CompletionStatus::Success);
+    let_settle();
+  }
+  void let_settle() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (std::chrono::steady_clock::now() < end) {
+      server->progress();
+      client->progress();
+    }
+  }
+
+  QPHandle client_qp, server_qp;
+  std::vector<std::uint8_t> octets = std::vector<std::uint8_t>(100, 7);
+  std::vector<std::uint8_t> target = std::vector<std::uint8_t>(100);
+  std::uint32_t stag = 0, target_stag = 0;
+};
+
+TEST_P(ConnectionEndTest, QPDestroyedDuringStartupGivesFailed) {
+  RawPeer silent;
+  client_qp = client->make_qp();
+  connect_to(silent.listen(), client_qp);
+  let_settle();
+  ASSERT_TRUE(client->rnic.destroy_qp(client_qp.face.number).ok());
+  expect_event(*client, ConnectionEventKind::Failed, ECONNABORTED);
+}
+
+TEST_P(ConnectionEndTest, QPMovedToErrorDuringStartupGivesFailed) {
+  RawPeer silent;
+  client_qp = client->make_qp();
+  connect_to(silent.listen(), client_qp);
+  let_settle();
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(client->rnic.command_qp(client_qp.face.number, device::QPCommand::Fail).ok());
+  expect_event(*client, ConnectionEventKind::Failed, ECONNABORTED);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+}
+
+TEST_P(ConnectionEndTest, QPDestroyedBeforeTheFirstFPDUGivesFailed) {
+  RawPeer peer;
+  ASSERT_TRUE(peer.connect(server_address));
+  wire::StartupFrame request = testing::plain_request();
+  request.revision = 2;
+  request.enhanced = wire::Enhanced{.peer_to_peer = true, .rtr_write = true};
+  ASSERT_TRUE(peer.send(request));
+  const auto requested = server->wait_event();
+  ASSERT_TRUE(requested.has_value());
+  server_qp = server->make_qp();
+  ASSERT_TRUE(server->rnic
+                  .accept(requested->event.connection,
+                          {.qp = server_qp.face.number, .private_data = {}}, 22)
+                  .ok());
+  ASSERT_TRUE(server->rnic.destroy_qp(server_qp.face.number).ok());
+  expect_event(*server, ConnectionEventKind::Failed, ECONNABORTED);
+}
+
+TEST_P(ConnectionEndTest, InitiatorThatNeverBeginsTimesOut) {
+  RawPeer peer;
+  ASSERT_TRUE(peer.connect(server_address));
+  wire::StartupFrame request = testing::plain_request();
+  request.revision = 2;
+  request.enhanced = wire::Enhanced{.peer_to_peer = true, .rtr_write = true};
+  ASSERT_TRUE(peer.send(request));
+  const auto requested = server->wait_event();
+  ASSERT_TRUE(requested.has_value());
+  server_qp = server->make_qp();
+  ASSERT_TRUE(server->rnic
+                  .accept(requested->event.connection,
+                          {.qp = server_qp.face.number, .private_data = {}}, 22)
+                  .ok());
+  expect_event(*server, ConnectionEventKind::Failed, ETIMEDOUT);
+}
+
+TEST_P(ConnectionEndTest, ResetWhileAMessageWaitsForAReceive) {
+  hold_back_message();
+  ASSERT_TRUE(client->rnic.command_qp(client_qp.face.number, device::QPCommand::Fail).ok());
+  EXPECT_FALSE(spins(*server));
+  expect_event(*server, ConnectionEventKind::Disconnected, ECONNRESET);
+}
+
+TEST_P(ConnectionEndTest, ResetDoesNotTakeTheMessageThatWaits) {
+  hold_back_message();
+  ASSERT_TRUE(client->rnic.command_qp(client_qp.face.number, device::QPCommand::Fail).ok());
+  let_settle();
+  server->post_receive(server_qp, 5, target.data(), 100, target_stag);
+  const auto received = server->wait_completion();
+  ASSERT_TRUE(received.has_value());
+  EXPECT_EQ(received->status, CompletionStatus::Success);
+  EXPECT_EQ(target, octets);
+  expect_event(*server, ConnectionEventKind::Disconnected, ECONNRESET);
+}
+
+TEST_P(ConnectionEndTest, FINBehindAMessageThatWaitsIsSeenInTime) {
+  hold_back_message();
+  ASSERT_TRUE(client->rnic.disconnect(client_connection).ok());
+  EXPECT_FALSE(spins(*server));
+  const auto event = server->wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+}
+
+TEST_P(ConnectionEndTest, FINDoesNotTakeTheMessageThatWaits) {
+  hold_back_message();
+  ASSERT_TRUE(client->rnic.disconnect(client_connection).ok());
+  let_settle();
+  server->post_receive(server_qp, 5, target.data(), 100, target_stag);
+  const auto received = server->wait_completion();
+  ASSERT_TRUE(received.has_value());
+  EXPECT_EQ(received->status, CompletionStatus::Success);
+  expect_event(*server, ConnectionEventKind::Disconnected, 0);
+  expect_event(*client, ConnectionEventKind::Disconnected, 0);
+}
+
+TEST_P(ConnectionEndTest, DisconnectDoesNotWaitForAReceive) {
+  hold_back_message();
+  ASSERT_TRUE(server->rnic.disconnect(server_connection).ok());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto event = server->wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
+}
+
+TEST_P(ConnectionEndTest, PeerLeavesBeforeItsRequestIsAnswered) {
+  RawPeer peer;
+  ASSERT_TRUE(peer.connect(server_address));
+  ASSERT_TRUE(peer.send(testing::plain_request()));
+  const auto requested = server->wait_event();
+  ASSERT_TRUE(requested.has_value());
+  peer.close();
+  const auto failed = server->wait_event();
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->event.kind, ConnectionEventKind::Failed);
+  EXPECT_EQ(failed->event.connection, requested->event.connection);
+  EXPECT_EQ(failed->event.cookie, 99u);
+  server_qp = server->make_qp();
+  const auto accepted =
+      server->rnic.accept(requested->event.connection,
+                          {.qp = server_qp.face.number, .private_data = {}}, 22);
+  ASSERT_FALSE(accepted.ok());
+  EXPECT_EQ(accepted.error().code, ECONNRESET);
+}
+
+TEST_P(ConnectionEndTest, RejectedPeerThatNeverClosesIsDropped) {
+  RawPeer peer;
+  ASSERT_TRUE(peer.connect(server_address));
+  ASSERT_TRUE(peer.send(testing::plain_request()));
+  const auto requested = server->wait_event();
+  ASSERT_TRUE(requested.has_value());
+  const int before = testing::count_descriptors();
+  ASSERT_TRUE(server->rnic.reject(requested->event.connection, {}).ok());
+  EXPECT_TRUE(server->wait_until([&] {
+    server->progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return testing::count_descriptors() == before - 1;
+  }));
+}
+
+TEST_P(ConnectionEndTest, DestroyedQPLeavesNoDescriptorWhenThePeerStays) {
+  Settings settings = make_settings();
+  settings.mpa_revision = 1;
+  Side initiator(settings);
+  RawPeer listener;
+  const sockaddr_storage address = listener.listen();
+  QPHandle qp = initiator.make_qp();
+  ASSERT_TRUE(initiator.rnic
+                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
+                           {.qp = qp.face.number, .private_data = {}}, 1)
+                  .ok());
+  RawPeer peer = listener.accept();
+  ASSERT_TRUE(peer.send({.kind = wire::StartupKind::Reply, .crc = true, .private_data = {}}));
+  expect_event(initiator, ConnectionEventKind::Established, 0);
+  const int before = testing::count_descriptors();
+  ASSERT_TRUE(initiator.rnic.destroy_qp(qp.face.number).ok());
+  EXPECT_FALSE(spins(initiator));
+  EXPECT_TRUE(initiator.wait_until([&] {
+    initiator.progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return testing::count_descriptors() == before - 1;
+  }));
+}
+
+TEST_P(ConnectionEndTest, ResetBehindAFINWithUnsentDataDoesNotSpin) {
+  std::vector<std::uint8_t> source(32 << 20);  // outlives whom it is registered with
+  Settings settings = make_settings();
+  settings.mpa_revision = 1;
+  settings.close_timeout = std::chrono::seconds(15);
+  Side initiator(settings);
+  RawPeer listener;
+  const sockaddr_storage address = listener.listen();
+  QPHandle qp = initiator.make_qp();
+  ASSERT_TRUE(initiator.rnic
+                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
+                           {.qp = qp.face.number, .private_data = {}}, 1)
+                  .ok());
+  RawPeer peer = listener.accept();
+  ASSERT_TRUE(peer.send({.kind = wire::StartupKind::Reply, .crc = true, .private_data = {}}));
+  expect_event(initiator, ConnectionEventKind::Established, 0);
+  const auto source_stag = initiator.register_octets(source.data(), source.size(), 0);
+  initiator.post_send(qp, {.opcode = device::SendOpcode::Write,
+                           .wr_id = 1,
+                           .address = source.data(),
+                           .octets = static_cast<std::uint32_t>(source.size()),
+                           .stag = source_stag,
+                           .remote_stag = 1});
+  for (int i = 0; i < 20; ++i) {
+    initiator.progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  peer.finish_sending();
+  EXPECT_FALSE(spins(initiator));
+  peer.reset();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto event = initiator.wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, ConnectionEndTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread),
+                         [](const auto& param) {
+                           return param.param == Placement::Inline ? "inline" : "thread";
+                         });
+
+}  // namespace
+}  // namespace weft::engine

@@ -1,0 +1,93 @@
+// The fault guard among other handlers of the process.
+#include "engine/guarded_mover.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+
+namespace weft::engine {
+namespace {
+
+struct sigaction before_program;
+volatile int program_calls = 0;
+
+/// A program's crash handler that also calls the one it replaced, as crash reporters do.
+void handle_in_program(int signal_number, siginfo_t* info, void* context) {
+  program_calls = program_calls + 1;
+  if (program_calls > 3) _exit(9);
+  if ((before_program.sa_flags & SA_SIGINFO) != 0) {
+    before_program.sa_sigaction(signal_number, info, context);
+  }
+}
+
+/// How a child that does this ends, as waitpid tells.
+int status_of_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int fault : {SIGSEGV, SIGBUS}) ::signal(fault, SIG_DFL);
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+void install_program_handler() {
+  struct sigaction ours = {};
+  ours.sa_sigaction = handle_in_program;
+  ours.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigaction(SIGSEGV, &ours, &before_program);
+}
+
+std::uint8_t* unmapped_page() {
+  void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return static_cast<std::uint8_t*>(page);
+}
+
+TEST(GuardedMoverTest, HandlersThatCallEachOtherDoNotGoRound) {
+  const int status = status_of_child([] {
+    GuardedMover::install_handler();
+    install_program_handler();
+    GuardedMover::install_handler();
+    *const_cast<volatile std::uint8_t*>(unmapped_page()) = 1;
+  });
+  ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+}
+
+TEST(GuardedMoverTest, ASignalThatWasSentStillEndsTheProcess) {
+  const int status = status_of_child([] {
+    GuardedMover::install_handler();
+    raise(SIGSEGV);
+  });
+  ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+}
+
+#ifndef __SANITIZE_THREAD__
+TEST(GuardedMoverTest, GuardsBehindAProgramsHandler) {
+  const int status = status_of_child([] {
+    GuardedMover::install_handler();
+    install_program_handler();
+    GuardedMover::install_handler();
+    GuardedMover mover;
+    const std::array<std::uint8_t, 16> octets = {};
+    std::uint8_t* gone = unmapped_page();
+    for (int i = 0; i < 5; ++i) {
+      if (mover.place(gone, octets)) _exit(1);
+    }
+    _exit(program_calls == 0 ? 42 : 2);
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+}
+#endif
+
+}  // namespace
+}  // namespace weft::engine

@@ -104,7 +104,9 @@ enum class ConnectionEventKind : std::uint8_t {
 struct ConnectionEvent {
   ConnectionEventKind kind;
   ConnectionNumber connection = 0;
-  std::uint64_t cookie = 0;  ///< of connect/accept; for Requested: of the listener
+  /// Of connect/accept; of the listener for Requested, and for Failed when the peer left before its
+  /// request was answered (the connection number is void then).
+  std::uint64_t cookie = 0;
   int error = 0;             ///< Failed, Rejected (ECONNREFUSED), Disconnected (0, or why)
   const char* text = "";     ///< a static sentence for people, with Failed and Disconnected
   bool has_depths = false;   ///< the peer told its IRD/ORD (RFC 6581)

@@ -8,17 +8,18 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 
 namespace weft::engine {
 namespace {
 
 struct sigaction before_program;
-volatile int program_calls = 0;
+std::atomic<int> program_calls = 0;
 
 /// A program's crash handler that also calls the one it replaced, as crash reporters do.
 void handle_in_program(int signal_number, siginfo_t* info, void* context) {
-  program_calls = program_calls + 1;
+  ++program_calls;
   if (program_calls > 3) _exit(9);
   if ((before_program.sa_flags & SA_SIGINFO) != 0) {
     before_program.sa_sigaction(signal_number, info, context);
@@ -55,7 +56,8 @@ TEST(GuardedMoverTest, HandlersThatCallEachOtherDoNotGoRound) {
     GuardedMover::install_handler();
     install_program_handler();
     GuardedMover::install_handler();
-    *const_cast<volatile std::uint8_t*>(unmapped_page()) = 1;
+    *unmapped_page() = 1;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the store is not optimised away
   });
   ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
   EXPECT_EQ(WTERMSIG(status), SIGSEGV);

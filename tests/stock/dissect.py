@@ -102,7 +102,9 @@ def crc_off(bench):
 @variants(small=300, large=20000)
 def markers(bench, size):
     """Markers both ways; the larger FPDUs hold forty each."""
-    rping(bench, size, 20, ("--markers", "on"), good_min=6 * 20,
+    # Two FPDUs that leave in one call share a segment, of which tshark then reads only the first:
+    # of the six of a round three always go alone.
+    rping(bench, size, 20, ("--markers", "on"), good_min=3 * 20,
           markers_min=20 if size < 512 else 20 * 2 * (size // 512))
 
 

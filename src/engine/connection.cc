@@ -90,6 +90,14 @@ void Connection::handle_stream_ready(HangUp hang_up) {
   if (held_back_ && hang_up > hang_up_) handle_hang_up(hang_up);
 }
 
+void Connection::handle_polled() {
+  if (state_ != ConnectionState::Streaming) return;
+  if (blocked_) return handle_stream_ready(HangUp::None);
+  if (held_back_ || receive_once() == Got::Nothing) return;
+  if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
+  if (state_ == ConnectionState::Streaming) transmit();
+}
+
 /// The peer left while its last message waits for a receive. The program gets a while to post one:
 /// only then the end of the stream can be reached.
 void Connection::handle_hang_up(HangUp hang_up) {

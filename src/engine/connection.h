@@ -23,6 +23,7 @@ class ConnectionOwner {
   virtual BufferPool<ReceiveBuffer>& receive_buffers() = 0;
   virtual BufferPool<TransmitBuffer>& transmit_buffers() = 0;
   virtual Instant now() const = 0;
+  virtual void refresh_now() = 0;
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
   virtual void handle_interest(Connection&) = 0;
   virtual void handle_deadline(Connection&) = 0;
@@ -77,6 +78,8 @@ class Connection {
 
   // Inputs: the stream may be readable or writable, or is hung up; time passed; the QP has work.
   void handle_ready(HangUp hang_up);
+  /// A polling consumer asks without knowing: cheap when there is nothing.
+  void handle_polled();
   void handle_timeout();
   /// The QP has something to send, or to receive into.
   void serve();
@@ -146,7 +149,9 @@ class Connection {
   void handle_accepted(const core::StartupAccepted&);
   void handle_failed(const core::StartupFailed&);
   void read_stream();
-  bool receive_once();
+  /// What one receive brought. Nothing: also when the stream ended, which was dealt with.
+  enum class Got : std::uint8_t { Nothing, Some, More };
+  Got receive_once();
   void offer_received();
   bool receive_posted();
   void drop_received();

@@ -19,7 +19,7 @@ constexpr std::size_t kBuffersLentFreely = 16;
 
 void Connection::read_stream() {
   for (int i = 0; i < kReceivesPerTurn; ++i) {
-    if (!receive_once()) break;
+    if (receive_once() != Got::More) break;
   }
   if (state_ != ConnectionState::Streaming) return;
   spill_received();
@@ -27,9 +27,9 @@ void Connection::read_stream() {
   owner_.handle_deadline(*this);
 }
 
-/// One receive. True if the transport may have more and the core takes more.
-bool Connection::receive_once() {
-  if (peer_closed_) return false;
+/// One receive. More: the transport may have more and the core takes more.
+Connection::Got Connection::receive_once() {
+  if (peer_closed_) return Got::Nothing;
   if (received_ == nullptr) {
     received_ = owner_.receive_buffers().borrow();
     received_->begin = received_->end = 0;
@@ -55,11 +55,13 @@ bool Connection::receive_once() {
   core::QP& core = qp_->core();
   switch (r.kind) {
     case IOResult::Kind::WouldBlock:
-      return false;
+      return Got::Nothing;
     case IOResult::Kind::Moved:
+      owner_.refresh_now();
       buffer.end += r.octets;
       offer_received();
-      return state_ == ConnectionState::Streaming && !held_back_ && r.octets == room;
+      return state_ == ConnectionState::Streaming && !held_back_ && r.octets == room ? Got::More
+                                                                                  : Got::Some;
     case IOResult::Kind::Closed:
       peer_closed_ = true;
       core.handle_peer_closed(owner_.now());
@@ -69,10 +71,10 @@ bool Connection::receive_once() {
     case IOResult::Kind::Lost:
       if (end_error_ == 0) end_error_ = r.error;
       lose_stream();
-      return false;
+      return Got::Nothing;
   }
   transmit();
-  return false;
+  return Got::Nothing;
 }
 
 void Connection::lose_stream() {

@@ -82,6 +82,10 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   Poller& poller() { return poller_; }
   /// How often consumers found their CQ empty and ran the protocol themselves.
   std::uint32_t empty_polls() const { return empty_polls_.load(std::memory_order_relaxed); }
+  /// How often consumers were in here at all, posting or polling.
+  std::uint32_t consumer_entries() const {
+    return consumer_entries_.load(std::memory_order_relaxed);
+  }
   /// Serves what a wait() of the poller brought, and what is due. Waits for the lock.
   void progress_events(std::span<const epoll_event> ready);
 
@@ -97,6 +101,7 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   BufferPool<ReceiveBuffer>& receive_buffers() override { return receive_buffers_; }
   BufferPool<TransmitBuffer>& transmit_buffers() override { return transmit_buffers_; }
   Instant now() const override { return now_; }
+  void refresh_now() override { tick(); }
   void handle_interest(Connection&) override;
   void handle_deadline(Connection&) override;
   void unwatch(Connection&) override;
@@ -117,6 +122,11 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   void serve_shared();
   void serve(QueuePair&);
   void poll_directly();
+  void note_consumer();
+  void publish_deadline() {
+    deadline_ns_.store(next_deadline_ ? next_deadline_->ns : kNoDeadline,
+                       std::memory_order_relaxed);
+  }
   void serve_ready(std::span<const epoll_event> ready);
   void accept_all(ListenerSlot&);
   void pause(ListenerSlot&);
@@ -159,6 +169,9 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   std::atomic<QueuePair*> rung_{nullptr};  ///< a stack of rung QPs, linked by next_rung
   std::atomic<bool> srq_rung_{false};
   std::atomic<std::uint32_t> empty_polls_{0};
+  std::atomic<std::uint32_t> consumer_entries_{0};
+  static constexpr std::int64_t kNoDeadline = INT64_MAX;
+  std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;
   class ThreadHolder;
   std::unique_ptr<ThreadHolder> thread_;

@@ -19,13 +19,13 @@ class Rnic::Entry {
   Entry& operator=(const Entry&) = delete;
 
   /// Runs `work` if the lock is free or becomes free in time; otherwise the holder does what was
-  /// rung. Never waits.
+  /// rung. Never waits. False: it was not free. `work` calls tick() if it needs the time.
   template <typename Work>
-  static void try_enter(Rnic& rnic, Work work) {
-    if (!rnic.lock_.try_lock()) return;
-    rnic.tick();
+  static bool try_enter(Rnic& rnic, Work work) {
+    if (!rnic.lock_.try_lock()) return false;
     work(rnic);
     leave(rnic);
+    return true;
   }
 
  private:
@@ -36,6 +36,7 @@ class Rnic::Entry {
       rnic.serve_rung();
       rnic.fault_overflowed();
       rnic.bury();
+      rnic.publish_deadline();
       rnic.lock_.unlock();
       // Pairs with mark_rung: who rang after serve_rung and failed to get the lock is seen here.
       const bool rung = rnic.rung_.load(std::memory_order_seq_cst) != nullptr ||

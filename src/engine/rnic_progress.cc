@@ -1,4 +1,5 @@
 // Progress: doorbells, readiness, timers; who gets to be the RNIC, and when.
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -64,6 +65,8 @@ void Rnic::serve_shared() {
 
 void Rnic::serve_rung() {
   serve_shared();
+  if (rung_.load(std::memory_order_seq_cst) == nullptr) return;
+  tick();
   QueuePair* qp = rung_.exchange(nullptr, std::memory_order_seq_cst);
   while (qp != nullptr) {
     QueuePair* next = qp->next_rung;
@@ -85,7 +88,7 @@ void Rnic::ring_send(device::QPNumber number) {
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return;
   mark_rung(*qp);
-  Entry::try_enter(*this, [](Rnic&) {});
+  Entry::try_enter(*this, [](Rnic& rnic) { rnic.note_consumer(); });
 }
 
 void Rnic::ring_receive(device::QPNumber number) {
@@ -97,24 +100,30 @@ void Rnic::ring_receive(device::QPNumber number) {
 }
 
 void Rnic::poll() {
-  Entry::try_enter(*this, [](Rnic& rnic) {
+  const bool entered = Entry::try_enter(*this, [](Rnic& rnic) {
     // Counted only when this thread really was the RNIC: who finds the progress thread at work and
     // comes again at once does not make it stand back.
     rnic.empty_polls_.fetch_add(1, std::memory_order_relaxed);
+    rnic.note_consumer();
     rnic.poll_directly();
   });
+  // Whoever holds the lock may be waiting for this very processor.
+  if (!entered) ::sched_yield();
 }
 
+void Rnic::note_consumer() { consumer_entries_.fetch_add(1, std::memory_order_relaxed); }
+
 void Rnic::poll_directly() {
-  tick();
   const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
   if (direct) {
+    // The clock is read when something arrives (Connection::receive_once): most polls find nothing.
     // By index: serving one may end it and change the list.
-    for (std::size_t i = 0; i < streaming_.size(); ++i) streaming_[i]->handle_ready(HangUp::None);
-  } else {
-    std::array<epoll_event, 64> events;
-    serve_ready(poller_.wait(0, events));
+    for (std::size_t i = 0; i < streaming_.size(); ++i) streaming_[i]->handle_polled();
+    return;
   }
+  tick();
+  std::array<epoll_event, 64> events;
+  serve_ready(poller_.wait(0, events));
   serve_timers();
 }
 
@@ -136,10 +145,13 @@ void Rnic::progress_events(std::span<const epoll_event> ready) {
 }
 
 int Rnic::timeout_ms() {
-  Entry entry(*this);
-  if (!next_deadline_) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next_deadline_ - now_).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+  const std::int64_t deadline = deadline_ns_.load(std::memory_order_relaxed);
+  if (deadline == kNoDeadline) return -1;
+  timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  const Duration left{deadline - (std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec)};
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<std::int64_t>(ms, 0, 60'000));
 }
 
 void Rnic::serve_ready(std::span<const epoll_event> ready) {

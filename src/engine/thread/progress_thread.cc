@@ -34,6 +34,18 @@ void block_signals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
+void pause(int us) {
+  const timespec time = {0, us * 1000L};
+  nanosleep(&time, nullptr);
+}
+
+/// Nothing arrived; streams only became writable.
+bool only_room_to_send(std::span<const epoll_event> ready) {
+  return !ready.empty() && std::all_of(ready.begin(), ready.end(), [](const epoll_event& event) {
+    return event.events == EPOLLOUT;
+  });
+}
+
 /// Asks the scheduler for short turns, soon: what the thread does takes microseconds, and a program
 /// that spins on memory for a peer's Write fills the processor the thread wants to run on. With a
 /// shorter slice a waking thread may preempt one that has a longer one (Linux 6.12 and later; older
@@ -83,10 +95,19 @@ void ProgressThread::run() {
 
   std::array<epoll_event, 64> events;
   std::uint32_t seen = rnic_.empty_polls();
+  std::uint32_t entries = rnic_.consumer_entries();
   while (!stop_.load(std::memory_order_acquire)) {
     const std::span<const epoll_event> ready = rnic_.poller().wait(rnic_.timeout_ms(), events);
     const std::uint32_t polls = rnic_.empty_polls();
-    if (polls - seen >= kLoopPolls) stand_back();
+    if (polls - seen >= kLoopPolls) {
+      stand_back();
+    } else if (only_room_to_send(ready) && rnic_.consumer_entries() != entries) {
+      // A consumer that keeps the stream full comes back by itself, to post or to poll.
+      pause(kStandBackUsMin);
+      entries = rnic_.consumer_entries();
+      continue;
+    }
+    entries = rnic_.consumer_entries();
     seen = rnic_.empty_polls();
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
     rnic_.progress_events(ready);
@@ -97,8 +118,7 @@ void ProgressThread::stand_back() {
   int pause_us = kStandBackUsMin;
   std::uint32_t seen = rnic_.empty_polls();
   while (!stop_.load(std::memory_order_acquire)) {
-    const timespec pause = {0, pause_us * 1000L};
-    nanosleep(&pause, nullptr);
+    pause(pause_us);
     const std::uint32_t polls = rnic_.empty_polls();
     // One is enough to go on: a poll that had much to send or receive takes long.
     if (polls == seen) return;

@@ -187,22 +187,25 @@ TEST_F(Channel, ChannelMayGoBeforeItsIds) {
 }
 
 TEST_F(Channel, BacklogBoundsWhatIsQueued) {
+  constexpr int kQueuedAtLeast = 128;  // however small the backlog that was named
   rdma_cm_id* listener = listen(2);
   std::vector<rdma_cm_id*> clients;
-  for (int i = 0; i < 3; ++i) {
+  // Requests stay queued, so that resolve() would take them: all resolve first.
+  for (int i = 0; i < kQueuedAtLeast + 1; ++i) {
     clients.push_back(resolve(port(listener)));
     create_qp(clients.back());
-    // Requests stay queued, so that resolve() would take them: all resolve first.
   }
   for (rdma_cm_id* client : clients) ASSERT_EQ(rdma_connect(client, nullptr), 0);
-  rdma_cm_id* first = expect_and_ack(RDMA_CM_EVENT_CONNECT_REQUEST);
-  EXPECT_EQ(rnic().rejects, 1) << "the third, when the program came by";
-  rdma_cm_id* second = expect_and_ack(RDMA_CM_EVENT_CONNECT_REQUEST);
-  EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED), clients[2]);
-  rdma_destroy_id(first);
-  rdma_destroy_id(second);
-  expect_and_ack(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED);
-  expect_and_ack(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED);
+  std::vector<rdma_cm_id*> requests = {expect_and_ack(RDMA_CM_EVENT_CONNECT_REQUEST)};
+  EXPECT_EQ(rnic().rejects, 1) << "the last, when the program came by";
+  for (int i = 1; i < kQueuedAtLeast; ++i) {
+    requests.push_back(expect_and_ack(RDMA_CM_EVENT_CONNECT_REQUEST));
+  }
+  EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED), clients.back());
+  for (rdma_cm_id* request : requests) rdma_destroy_id(request);
+  for (int i = 0; i < kQueuedAtLeast; ++i) {
+    expect_and_ack(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED);
+  }
   for (rdma_cm_id* client : clients) destroy(client);
   rdma_destroy_id(listener);
 }

@@ -1,4 +1,6 @@
 // Listening. A request becomes an id when the program takes its event: see delivery.cc.
+#include <algorithm>
+
 #include "front/libibverbs/export.h"
 #include "front/librdmacm/address.h"
 #include "front/librdmacm/error.h"
@@ -9,6 +11,7 @@ namespace {
 
 /// What the kernel's CM uses for "as many as you like".
 constexpr int kBacklogMax = 1024;
+constexpr int kBacklogMin = 128;
 
 /// An id that was never bound listens on any IPv4 address, on a port that is picked.
 int bind_any(Id& id) {
@@ -38,6 +41,9 @@ WEFT_EXPORT int rdma_listen(rdma_cm_id* public_id, int backlog) {
   Id& id = Id::of(public_id);
   if (id.current_state() == IdState::Idle && bind_any(id) != 0) return -1;
   if (backlog <= 0 || backlog > kBacklogMax) backlog = kBacklogMax;
+  // Programs name tiny backlogs (perftest: its number of QPs) and connect several times at once; a
+  // request that comes before the program has looked at the one before is not one too many.
+  backlog = std::max(backlog, kBacklogMin);
   {
     std::lock_guard lock(id.manager.mutex);
     if (id.state != IdState::Bound) return fail(EINVAL);

@@ -9,6 +9,11 @@ namespace weft::engine {
 
 using transport::IOResult;
 
+namespace {
+/// How long a refused connection is tried again.
+constexpr Duration kRefusedPatience = std::chrono::milliseconds(250);
+}  // namespace
+
 Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
                        std::unique_ptr<transport::Stream> stream, const core::StartupConfig& config,
                        QueuePair& qp, Octets private_data, std::uint64_t cookie)
@@ -22,6 +27,7 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
       private_data_(private_data.begin(), private_data.end()) {
   qp.connection = this;
   deadline_ = owner_.now() + config.timeout;  // bounds the TCP handshake
+  refused_until_ = owner_.now() + kRefusedPatience;
 }
 
 Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
@@ -73,6 +79,7 @@ void Connection::handle_ready(HangUp hang_up) {
       return handle_stream_ready(hang_up);
     case ConnectionState::Lingering:
       return read_lingering();
+    case ConnectionState::Refused:
     case ConnectionState::Dead:
       return;
   }
@@ -158,6 +165,7 @@ bool Connection::wants_hang_up() const {
 std::optional<Instant> Connection::deadline() const {
   switch (state_) {
     case ConnectionState::Connecting:
+    case ConnectionState::Refused:
     case ConnectionState::Lingering:
       return deadline_;
     case ConnectionState::Startup:
@@ -177,6 +185,9 @@ void Connection::handle_timeout() {
   switch (state_) {
     case ConnectionState::Connecting:
       return fail(ETIMEDOUT, "the TCP connection was not established in time");
+    case ConnectionState::Refused:
+      if (!owner_.reconnect(*this)) fail(ECONNREFUSED, "nobody listens at that address and port");
+      return;
     case ConnectionState::Startup:
       startup_->handle_timeout(owner_.now());
       return handle_startup_events();
@@ -243,6 +254,7 @@ void Connection::refuse() {
 Result<void> Connection::disconnect() {
   switch (state_) {
     case ConnectionState::Connecting:
+    case ConnectionState::Refused:
     case ConnectionState::Startup:
       abort_setup("disconnected before the connection was established");
       return {};
@@ -262,6 +274,7 @@ void Connection::release() {
   released_ = true;
   switch (state_) {
     case ConnectionState::Connecting:
+    case ConnectionState::Refused:
     case ConnectionState::Startup:
     case ConnectionState::AwaitConsumer:
       reset_stream();
@@ -299,8 +312,6 @@ void Connection::restart(std::unique_ptr<transport::Stream> stream) {
   interest = 0;
   control_.clear();
   startup_.reset();
-  config_.revision = 1;
-  config_.peer_to_peer = false;
   drop_received();
   state_ = ConnectionState::Connecting;
   deadline_ = owner_.now() + config_.timeout;

@@ -34,9 +34,9 @@ class ConnectionOwner {
   virtual Duration close_timeout() const = 0;
   virtual void report(const device::ConnectionEvent&) = 0;
   virtual void report_async(device::AsyncEventKind, QueuePair&) = 0;
-  /// An enhanced Request met a revision 1 peer: connect again, without (RFC 6581 §6). False: this
-  /// was the second try, or no socket could be had.
-  virtual bool reconnect_with_revision_1(Connection&) = 0;
+  /// Connects to the same peer again, for a startup from the beginning: the old stream is replaced
+  /// by restart(). False: that failed at once.
+  virtual bool reconnect(Connection&) = 0;
 
  protected:
   ~ConnectionOwner() = default;
@@ -46,6 +46,7 @@ class ConnectionOwner {
 /// an event later.
 enum class ConnectionState : std::uint8_t {
   Connecting,     ///< TCP handshake (initiator)
+  Refused,        ///< nobody listened just now: connects again at the deadline
   Startup,        ///< MPA Request and Reply under way
   AwaitConsumer,  ///< responder: Requested was reported; accept or reject decides. Should the peer
                   ///< leave meanwhile, Failed is reported with the listener's cookie.
@@ -95,7 +96,7 @@ class Connection {
   void detach_qp();
   /// Ends a connection that is still being set up: Failed with ECONNABORTED. False: it is not.
   bool abort_setup(const char* text);
-  /// A new TCP connection for a second startup with revision 1.
+  /// A new TCP connection, still connecting, for a startup from the beginning.
   void restart(std::unique_ptr<transport::Stream> stream);
   /// Does an unsent batch reference this registered memory?
   bool references(const std::uint8_t* address, std::uint64_t octets) const;
@@ -112,7 +113,10 @@ class Connection {
   /// A stream that is not read is watched for the peer's leaving.
   bool wants_hang_up() const;
   /// False: nothing the stream could still report is of use before something else happens.
-  bool watched() const { return state_ != ConnectionState::Dead && hang_up_ != HangUp::Whole; }
+  bool watched() const {
+    return state_ != ConnectionState::Dead && state_ != ConnectionState::Refused &&
+           hang_up_ != HangUp::Whole;
+  }
   std::optional<Instant> deadline() const;
   /// Still in the startup that this listener began.
   bool half_open_of(const ListenerPlaces& places) const {
@@ -144,6 +148,7 @@ class Connection {
   void reset_stream();
   void report_end();
   void handle_connected();
+  void try_again();
   void read_startup();
   void handle_startup_events();
   void handle_accepted(const core::StartupAccepted&);
@@ -185,6 +190,7 @@ class Connection {
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message
   /// that waits for a receive although its sender left.
   std::optional<Instant> deadline_;
+  Instant refused_until_;                   ///< until then a refusal is tried again
   Instant emss_checked_;
   int end_error_ = 0;  ///< why the stream ended, for Disconnected
   const char* end_text_ = "";

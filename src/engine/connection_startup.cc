@@ -40,6 +40,9 @@ void Connection::handle_connected() {
   const Result<void> connected = stream_->connected();
   if (!connected) {
     if (connected.error().code == EINPROGRESS) return;
+    if (connected.error().code == ECONNREFUSED && owner_.now() < refused_until_) {
+      return try_again();
+    }
     return fail(connected.error().code, connected.error().text);
   }
   state_ = ConnectionState::Startup;
@@ -48,6 +51,19 @@ void Connection::handle_connected() {
     return fail(r.error().code, r.error().text);
   }
   handle_startup_events();
+}
+
+namespace {
+constexpr Duration kRefusedPause = std::chrono::milliseconds(10);
+}
+
+/// A listener that is a moment late is common among programs that meet a second time, perftest -R
+/// among them (docs/adr/0004-a-refused-connection-is-tried-again.md).
+void Connection::try_again() {
+  state_ = ConnectionState::Refused;
+  deadline_ = owner_.now() + kRefusedPause;
+  owner_.handle_interest(*this);
+  owner_.handle_deadline(*this);
 }
 
 void Connection::read_startup() {
@@ -124,7 +140,12 @@ void Connection::handle_rejected(const core::StartupRejected& rejected) {
 }
 
 void Connection::handle_failed(const core::StartupFailed& failed) {
-  if (failed.retry_revision_1 && owner_.reconnect_with_revision_1(*this)) return;
+  // An enhanced Request met a peer that may know only revision 1 (RFC 6581 §6).
+  if (failed.retry_revision_1 && config_.revision != 1) {
+    config_.revision = 1;
+    config_.peer_to_peer = false;
+    if (owner_.reconnect(*this)) return;
+  }
   fail(errno_of(failed.why), core::text(failed.why));
 }
 

@@ -136,10 +136,8 @@ bool QueuePair::take_from(device::Ring& ring, std::uint32_t sge_limit, core::Rec
 bool QueuePair::take_receive(core::ReceiveWR& wr) {
   if (srq_ == nullptr) return take_from(receive_, request_.receive_sges, wr);
   if (!take_from(srq_->ring, srq_->sges, wr)) return false;
-  if (srq_->limit != 0 && srq_->ring.produced_seen() - srq_->ring.consumed_own() < srq_->limit) {
-    srq_->limit = 0;
-    owner_.handle_srq_limit(*srq_);
-  }
+  const bool below = srq_->ring.produced_seen() - srq_->ring.consumed_own() < srq_->limit;
+  if (below && srq_->step(core::SRQInput::Below)) owner_.handle_srq_limit(*srq_);
   return true;
 }
 

@@ -218,6 +218,7 @@ Result<void> Rnic::set_srq_limit(device::SRQNumber number, std::uint32_t limit) 
   if (srq == nullptr) return Error{EINVAL, "no such SRQ"};
   if (limit > srq->ring.capacity()) return Error{EINVAL, "SRQ limit beyond its depth"};
   srq->limit = limit;
+  srq->step(limit != 0 ? core::SRQInput::Arm : core::SRQInput::Disarm);
   return {};
 }
 

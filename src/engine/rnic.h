@@ -108,7 +108,7 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   Duration close_timeout() const override { return settings_.close_timeout; }
   void report(const device::ConnectionEvent&) override;
   void report_async(device::AsyncEventKind, QueuePair&) override;
-  bool reconnect_with_revision_1(Connection&) override;
+  bool reconnect(Connection&) override;
 
   QueuePair* find_qp(device::QPNumber);
   SharedReceiveQueue* find_srq(device::SRQNumber);

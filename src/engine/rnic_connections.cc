@@ -93,8 +93,7 @@ Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sock
   return number;
 }
 
-bool Rnic::reconnect_with_revision_1(Connection& c) {
-  if (c.config().revision == 1) return false;
+bool Rnic::reconnect(Connection& c) {
   const transport::Address peer = c.stream()->peer();
   transport::Address local = c.stream()->local();
   local.set_port(0);

@@ -158,6 +158,25 @@ TEST_P(RnicTest, NobodyListens) {
   EXPECT_EQ(event->event.error, ECONNREFUSED);
 }
 
+TEST_P(RnicTest, AListenerThatIsAMomentLateIsFound) {
+  ASSERT_TRUE(server->rnic.close_listener(listener_number).ok());
+  client_qp = client->make_qp();
+  ASSERT_TRUE(client->rnic
+                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&server_address),
+                           {.qp = client_qp.face.number, .private_data = {}}, 11)
+                  .ok());
+  for (int i = 0; i < 5; ++i) {
+    client->progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_TRUE(server->rnic
+                  .listen(reinterpret_cast<const sockaddr*>(&server_address), 16, false, 99)
+                  .ok());
+  const auto requested = server->wait_event();
+  ASSERT_TRUE(requested.has_value());
+  EXPECT_EQ(requested->event.kind, ConnectionEventKind::Requested);
+}
+
 TEST_P(RnicTest, DestroyedQPStillReportsDisconnected) {
   connect_pair();
   ASSERT_TRUE(client->rnic.destroy_qp(client_qp.face.number).ok());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/memory/memory_table.h"
+#include "core/qp/srq_state.h"
 #include "device/device.h"
 #include "engine/ring_memory.h"
 
@@ -34,8 +35,16 @@ struct SharedReceiveQueue {
   const std::uint64_t cookie;
   RingMemory memory;
   device::Ring ring;
-  std::uint32_t limit = 0;  ///< event when fewer are left; 0: disarmed
+  core::SRQState state = core::SRQState::Unarmed;
+  std::uint32_t limit = 0;  ///< Armed: event when fewer are left
   std::vector<QueuePair*> users;
+
+  /// True: the consumer is owed the limit event.
+  bool step(core::SRQInput input) {
+    const core::SRQTransition& row = core::srq_step(state, input);
+    state = row.to;
+    return row.event;
+  }
 
   /// As QueuePair::want_receive: a stream of some user waits for a receive. The one who posts and
   /// takes the wish rings for all that wait.

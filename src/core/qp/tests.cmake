@@ -9,6 +9,7 @@ weft_test(core_qp
     qp/read_test.cc
     qp/receive_holdback_test.cc
     qp/send_test.cc
+    qp/srq_state_test.cc
     qp/teardown_test.cc
     qp/terminate_test.cc
     qp/write_test.cc
@@ -16,6 +17,7 @@ weft_test(core_qp
 if(TARGET core_qp_test)
   target_compile_definitions(core_qp_test PRIVATE
     WEFT_QP_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/qp_state_table.txt"
-    WEFT_CQ_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/cq_state_table.txt")
+    WEFT_CQ_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/cq_state_table.txt"
+    WEFT_SRQ_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/srq_state_table.txt")
 endif()
 weft_fuzz(core_qp SOURCES qp/qp_fuzz.cc DEPENDS core CORPUS qp/corpus/qp)

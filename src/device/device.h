@@ -37,6 +37,7 @@ struct RegionRequest {
   std::uint64_t address = 0;
   std::uint64_t octets = 0;
   std::uint64_t base_to = 0;  ///< TO of the first octet: the address, or the iova asked for
+  QPNumber qp = 0;  ///< not 0: only this QP, and its peer, get in; and its peer may invalidate it
 };
 
 struct QPRequest {

@@ -108,6 +108,7 @@ Result<core::RegionAttributes> Rnic::region_attributes(const device::RegionReque
   }
   return core::RegionAttributes{
       .pd = {r.pd},
+      .stream = {r.qp},
       .access = r.access,
       .base_to = (r.access & device::kZeroBased) != 0 ? 0 : r.base_to,
       .address = reinterpret_cast<std::uint8_t*>(static_cast<std::uintptr_t>(r.address)),
@@ -259,7 +260,7 @@ Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) {
   core::QPConfig config;
   config.pd = {request.pd};
   config.receive_pd = srq != nullptr ? srq->pd : core::PD{request.pd};
-  config.number = number;
+  config.stream = {number};
   config.send_depth = request.send_depth;
   config.send_sges = request.send_sges;
   config.receive_sges = srq != nullptr ? srq->sges : request.receive_sges;

@@ -212,6 +212,50 @@ TEST_P(RnicTest, WriteToForeignSTagEndsTheConnectionWithAccessEvent) {
   EXPECT_EQ(server->seen_async()[0].kind, device::AsyncEventKind::QPAccessError);
 }
 
+//= DDP-24 SEC-05
+TEST_P(RnicTest, ARegionOfOneQPIsWrittenAndInvalidatedByItsPeerAlone) {
+  connect_pair();
+  QPHandle other_client = client->make_qp(3), other_server = server->make_qp(4);
+  establish(other_client, other_server);
+  std::vector<std::uint8_t> source = pattern(64), target(64);
+  const auto source_stag = client->register_octets(source.data(), 64, 0);
+  const auto target_stag =
+      server->register_octets(target.data(), 64, device::kLocalWrite | device::kRemoteWrite,
+                              server_qp.face.number);
+  const Side::Send write{.opcode = device::SendOpcode::Write,
+                         .wr_id = 1,
+                         .address = source.data(),
+                         .octets = 64,
+                         .stag = source_stag,
+                         .remote_stag = target_stag,
+                         .remote_to = reinterpret_cast<std::uintptr_t>(target.data())};
+  client->post_send(client_qp, write);
+  expect_success(*client, 1);
+  server->post_receive(server_qp, 2, nullptr, 0, 0);
+  client->post_send(client_qp, {.opcode = device::SendOpcode::SendInvalidate,
+                                .wr_id = 2,
+                                .invalidate_stag = target_stag});
+  expect_success(*client, 2);
+  const auto received = server->wait_completion();
+  ASSERT_TRUE(received.has_value());
+  EXPECT_EQ(received->status, CompletionStatus::Success);
+  EXPECT_EQ(received->invalidated_stag, target_stag);
+  EXPECT_EQ(target, source);
+
+  // Valid again, and still not for the neighbour in the same PD.
+  const auto tied = server->register_octets(
+      target.data(), 64, device::kLocalWrite | device::kRemoteWrite, server_qp.face.number);
+  Side::Send stray = write;
+  stray.remote_stag = tied;
+  client->post_send(other_client, stray);
+  const auto event = server->wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+  const auto status = server->rnic.query_qp(other_server.face.number);
+  ASSERT_TRUE(status.ok());
+  EXPECT_EQ(status->terminate_sent, 0x1102) << "STag not associated with the stream";
+}
+
 #ifndef __SANITIZE_THREAD__
 // Not under ThreadSanitizer: its runtime does not survive a second jump out of a signal handler.
 TEST_P(RnicTest, UnmappedTargetEndsTheConnectionNotTheProcess) {

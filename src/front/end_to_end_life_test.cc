@@ -12,7 +12,7 @@ namespace {
 
 using Life = Program;
 
-TEST_F(Life, StatesOfAQP) {
+TEST_P(Life, StatesOfAQP) {
   ASSERT_NO_FATAL_FAILURE(resolve(client));
   ASSERT_NO_FATAL_FAILURE(equip(client));
   EXPECT_EQ(client.qp()->state, IBV_QPS_INIT) << "as rdma_create_qp leaves it";
@@ -65,7 +65,7 @@ std::string pattern(std::size_t octets) {
   return made;
 }
 
-TEST_F(Life, PrivateDataUpToTheMost) {
+TEST_P(Life, PrivateDataUpToTheMost) {
   for (const std::size_t octets : {0u, 1u, 196u, 255u}) {
     const std::string data = pattern(octets);
     ASSERT_NO_FATAL_FAILURE(resolve(client));
@@ -90,7 +90,7 @@ TEST_F(Life, PrivateDataUpToTheMost) {
   }
 }
 
-TEST_F(Life, RejectingWithPrivateData) {
+TEST_P(Life, RejectingWithPrivateData) {
   for (const std::size_t octets : {0u, 1u, 148u, 255u}) {
     const std::string data = pattern(octets);
     ASSERT_NO_FATAL_FAILURE(resolve(client));
@@ -112,7 +112,7 @@ TEST_F(Life, RejectingWithPrivateData) {
   }
 }
 
-TEST_F(Life, EitherSideMayDisconnect) {
+TEST_P(Life, EitherSideMayDisconnect) {
   for (const bool from_server : {false, true}) {
     ASSERT_NO_FATAL_FAILURE(connect());
     End& ending = from_server ? server : client;
@@ -134,7 +134,7 @@ TEST_F(Life, EitherSideMayDisconnect) {
   }
 }
 
-TEST_F(Life, BothSidesDisconnectAtOnce) {
+TEST_P(Life, BothSidesDisconnectAtOnce) {
   for (int round = 0; round < 20; ++round) {
     ASSERT_NO_FATAL_FAILURE(connect());
     EXPECT_EQ(rdma_disconnect(client.id), 0);
@@ -145,7 +145,7 @@ TEST_F(Life, BothSidesDisconnectAtOnce) {
   }
 }
 
-TEST_F(Life, DestroyingAnIdForgetsItsEvents) {
+TEST_P(Life, DestroyingAnIdForgetsItsEvents) {
   ASSERT_NO_FATAL_FAILURE(request());
   rdma_conn_param param = parameters();
   ASSERT_EQ(rdma_accept(server.id, &param), 0);
@@ -167,8 +167,8 @@ TEST_F(Life, DestroyingAnIdForgetsItsEvents) {
   EXPECT_EQ(refused.type, RDMA_CM_EVENT_REJECTED) << rdma_event_str(refused.type);
 }
 
-TEST_F(Life, NobodyListens) {
-  sockaddr_in nobody = loopback(ntohs(rdma_get_src_port(listener)));
+TEST_P(Life, NobodyListens) {
+  sockaddr_storage nobody = loopback(ntohs(rdma_get_src_port(listener)));
   ASSERT_EQ(rdma_destroy_id(listener), 0);
   listener = nullptr;
   ASSERT_EQ(rdma_create_id(channel, &client.id, nullptr, RDMA_PS_TCP), 0);
@@ -183,7 +183,7 @@ TEST_F(Life, NobodyListens) {
 }
 
 /// Both CQs of a connection, and one that stays silent, on one channel.
-TEST_F(Life, OneCompletionChannelForManyCQs) {
+TEST_P(Life, OneCompletionChannelForManyCQs) {
   ASSERT_NO_FATAL_FAILURE(resolve(client));
   ibv_comp_channel* shared = ibv_create_comp_channel(client.id->verbs);
   ASSERT_NE(shared, nullptr);
@@ -239,7 +239,7 @@ TEST_F(Life, OneCompletionChannelForManyCQs) {
   EXPECT_EQ(ibv_destroy_comp_channel(shared), 0);
 }
 
-TEST_F(Life, SolicitedEventsOnly) {
+TEST_P(Life, SolicitedEventsOnly) {
   ASSERT_NO_FATAL_FAILURE(resolve(client));
   ibv_comp_channel* notifier = ibv_create_comp_channel(client.id->verbs);
   ASSERT_NE(notifier, nullptr);
@@ -262,7 +262,7 @@ TEST_F(Life, SolicitedEventsOnly) {
 }
 
 /// A child that tidies up what it inherited takes nothing from its parent.
-TEST_F(Life, AForkedChildMayDestroyEverything) {
+TEST_P(Life, AForkedChildMayDestroyEverything) {
   ASSERT_NO_FATAL_FAILURE(connect());
   ASSERT_EQ(server.receive(1, {server.sge(0, 16)}), 0);
   const pid_t child = fork();
@@ -293,7 +293,7 @@ TEST_F(Life, AForkedChildMayDestroyEverything) {
 }
 
 /// The child makes connections of its own, beside those of its parent.
-TEST_F(Life, AForkedChildHasItsOwnWorld) {
+TEST_P(Life, AForkedChildHasItsOwnWorld) {
   ASSERT_NO_FATAL_FAILURE(connect());
   const pid_t child = fork();
   if (child == 0) {
@@ -318,6 +318,8 @@ TEST_F(Life, AForkedChildHasItsOwnWorld) {
   client.complete(2, IBV_WC_SEND);
   server.complete(2, IBV_WC_RECV);
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, Life, kFamilies, family_name);
 
 }  // namespace
 }  // namespace weft::front::testing

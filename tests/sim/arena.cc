@@ -51,6 +51,7 @@ void Arena::seal(core::MemoryTable& table) {
       region.base_to = reinterpret_cast<std::uintptr_t>(address(i));
     }
     const auto stag = table.register_region({.pd = region.pd,
+                                             .stream = region.stream,
                                              .access = region.access,
                                              .base_to = region.base_to,
                                              .address = address(i),

@@ -25,6 +25,7 @@ struct Region {
   std::uint32_t octets = 0;
   std::uint32_t access = 0;
   core::PD pd;
+  core::StreamId stream;  ///< set before seal(): tied to that end's stream
   std::uint64_t base_to = 0;  ///< fixed by the kind of region: its address, 0, or anything
   bool base_is_address = true;
   STag stag;

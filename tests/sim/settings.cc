@@ -85,6 +85,7 @@ void draw_startup(Settings& settings, Random& random) {
 void draw_end(EndSettings& end, const Settings& settings, Random& random) {
   end.emss = draw_emss(random);
   end.qp.pd = {7};
+  end.qp.stream = {3};
   end.shared_receives = percent(random, 30);
   end.qp.receive_pd = end.shared_receives && percent(random, 50) ? core::PD{9} : core::PD{7};
   end.qp.send_depth = static_cast<std::uint32_t>(random.between(1, 20));
@@ -232,16 +233,16 @@ const char* name(Illegal illegal) {
       return "Write beyond the end";
     case Illegal::WriteWithoutRight:
       return "Write without the right";
-    case Illegal::WriteOtherPD:
-      return "Write, other PD";
+    case Illegal::WriteNotAssociated:
+      return "Write, other PD or stream";
     case Illegal::ReadBadSTag:
       return "Read, bad STag";
     case Illegal::ReadBeyondEnd:
       return "Read beyond the end";
     case Illegal::ReadWithoutRight:
       return "Read without the right";
-    case Illegal::ReadOtherPD:
-      return "Read, other PD";
+    case Illegal::ReadNotAssociated:
+      return "Read, other PD or stream";
     case Illegal::SendTooLong:
       return "Send too long";
     case Illegal::InvalidateBadSTag:

@@ -10,6 +10,7 @@ using core::WorkOpcode;
 
 constexpr std::uint32_t kOffered = core::kLocalWrite | core::kRemoteWrite | core::kRemoteRead;
 constexpr core::PD kOtherPD{77};
+constexpr core::StreamId kOtherStream{78};
 
 bool percent(Random& random, std::uint32_t of_hundred) {
   return random.chance(of_hundred * 10'000);
@@ -38,7 +39,9 @@ class Author {
     read_only_ = peer.add(Zone::Front, size / 2 + 1, core::kRemoteRead, peer_pd_);
     write_only_ =
         peer.add(Zone::Front, size / 2 + 1, core::kLocalWrite | core::kRemoteWrite, peer_pd_);
-    foreign_ = peer.add(Zone::Front, 64, kOffered, kOtherPD);
+    const bool other_stream = percent(random, 50);
+    foreign_ = peer.add(Zone::Front, 64, kOffered, other_stream ? peer_pd_ : kOtherPD);
+    if (other_stream) peer.region(foreign_).stream = kOtherStream;
   }
 
   std::vector<Operation> write() {
@@ -155,6 +158,7 @@ class Author {
   void draw_send_invalidate() {
     const std::uint32_t octets = special_octets();
     const std::size_t region = peer_.add(Zone::Front, octets, kOffered, peer_pd_);
+    peer_.region(region).stream = settings_.ends[1 - end_].qp.stream;
     Operation write;
     write.opcode = WorkOpcode::Write;
     draw_payload(write, static_cast<std::uint32_t>(random_.between(1, octets)));
@@ -230,7 +234,7 @@ class Author {
       case Illegal::WriteWithoutRight:
         remote(WorkOpcode::Write, read_only_);
         break;
-      case Illegal::WriteOtherPD:
+      case Illegal::WriteNotAssociated:
         remote(WorkOpcode::Write, foreign_);
         break;
       case Illegal::ReadBadSTag:
@@ -239,7 +243,7 @@ class Author {
       case Illegal::ReadWithoutRight:
         remote(WorkOpcode::Read, write_only_);
         break;
-      case Illegal::ReadOtherPD:
+      case Illegal::ReadNotAssociated:
         remote(WorkOpcode::Read, foreign_);
         break;
       case Illegal::WriteBeyondEnd:

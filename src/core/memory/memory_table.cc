@@ -202,14 +202,20 @@ Result<void> MemoryTable::reregister(STag stag, const RegionAttributes& region) 
   return {};
 }
 
+//= SEC-01
+//= DDP-24
+bool MemoryTable::lets_in(const RegionAttributes& region, Requester requester) {
+  const bool any_stream = region.stream.value == 0;
+  return region.pd == requester.pd && (any_stream || region.stream == requester.stream);
+}
+
 Result<std::uint8_t*, MemoryFault> MemoryTable::check(STag stag, std::uint64_t to,
                                                       std::uint64_t octets, std::uint32_t rights,
-                                                      PD pd) const {
+                                                      Requester requester) const {
   const Slot* const slot = region_of(stag);
   if (slot == nullptr || slot->state != Slot::State::Valid) return MemoryFault::InvalidSTag;
   const RegionAttributes& region = slot->attributes;
-  //= SEC-01
-  if (region.pd != pd) return MemoryFault::NotAssociated;
+  if (!lets_in(region, requester)) return MemoryFault::NotAssociated;
   if ((rights & ~region.access) != 0) return MemoryFault::Access;
   if (passes_top(to, octets)) return MemoryFault::Wrap;
   //= SEC-02
@@ -220,12 +226,19 @@ Result<std::uint8_t*, MemoryFault> MemoryTable::check(STag stag, std::uint64_t t
   return region.address + offset;
 }
 
-Result<void, MemoryFault> MemoryTable::invalidate(STag stag, PD pd) {
+Result<void, MemoryFault> MemoryTable::invalidate(STag stag, Requester requester) {
   Slot* const slot = region_of(stag);
   if (slot == nullptr) return MemoryFault::InvalidSTag;
-  if (slot->attributes.pd != pd) return MemoryFault::NotAssociated;
+  if (!lets_in(slot->attributes, requester)) return MemoryFault::NotAssociated;
   slot->state = Slot::State::Invalid;
   return {};
+}
+
+Result<void, MemoryFault> MemoryTable::invalidate_for_peer(STag stag, Requester requester) {
+  //= SEC-05
+  const Slot* const slot = region_of(stag);
+  if (slot != nullptr && slot->attributes.stream.value == 0) return MemoryFault::NotAssociated;
+  return invalidate(stag, requester);
 }
 
 std::uint32_t MemoryTable::region_count(PD pd) const {

@@ -27,8 +27,22 @@ struct PD {
   friend constexpr bool operator==(PD, PD) = default;
 };
 
+/// One stream (QP) of a device; 0 is none.
+struct StreamId {
+  std::uint32_t value = 0;
+  friend constexpr bool operator==(StreamId, StreamId) = default;
+};
+
+/// Who asks for access: a stream, and the PD that it, or its shared RQ, belongs to.
+struct Requester {
+  constexpr Requester(PD p, StreamId s = {}) : pd(p), stream(s) {}
+  PD pd;
+  StreamId stream;
+};
+
 struct RegionAttributes {
   PD pd;
+  StreamId stream;  ///< if not 0: of all streams of `pd`, only this one is let in (RFC 5041 §8.2)
   std::uint32_t access = 0;     ///< Access bits
   std::uint64_t base_to = 0;    ///< tagged offset of the first octet (the VA, or 0 if zero-based)
   std::uint8_t* address = nullptr;  ///< where it lies in this process
@@ -38,7 +52,7 @@ struct RegionAttributes {
 /// Why an access is refused, in the order in which it is checked.
 enum class MemoryFault : std::uint8_t {
   InvalidSTag,
-  NotAssociated,  ///< other PD, or bound to another stream
+  NotAssociated,  ///< other PD, or tied to another stream, or not tied to one where it has to be
   Access,
   Wrap,    ///< TO + length passes 2^64
   Bounds,
@@ -75,15 +89,19 @@ class MemoryTable {
   /// afterwards. Errors as above.
   Result<void> reregister(STag, const RegionAttributes&);
 
-  /// May `octets` at `to` of `stag` be accessed with `rights` from a stream of `pd`? The place in
+  /// May `octets` at `to` of `stag` be accessed with `rights` by this requester? The place in
   /// memory, or the first fault in the order of MemoryFault. octets == 0 is the caller's to skip:
   /// RDMAP validates nothing for empty accesses (verbs draft §7).
   Result<std::uint8_t*, MemoryFault> check(STag, std::uint64_t to, std::uint64_t octets,
-                                           std::uint32_t rights, PD) const;
-  /// Send with Invalidate (RFC 5040 §5.3): a Valid region of `pd` becomes Invalid (it stays
-  /// registered until deregistered). Fault: InvalidSTag, NotAssociated. An already Invalid region
-  /// of the same PD is accepted (verbs draft §7).
-  Result<void, MemoryFault> invalidate(STag, PD);
+                                           std::uint32_t rights, Requester) const;
+  /// The local consumer takes a region back: Valid becomes Invalid (it stays registered until
+  /// deregistered). Fault: InvalidSTag, NotAssociated. An already Invalid region is accepted (verbs
+  /// draft §7).
+  Result<void, MemoryFault> invalidate(STag, Requester);
+  /// The peer takes it back by Send with Invalidate (RFC 5040 §5.3): the same, but only of a region
+  /// that is tied to the peer's own stream. What all streams of a PD share, no peer may close to the
+  /// others (RFC 5040 §8.1.1 item 7).
+  Result<void, MemoryFault> invalidate_for_peer(STag, Requester);
   /// Regions that hold `pd`: a PD with regions cannot be destroyed. Looks at every slot ever used.
   std::uint32_t region_count(PD) const;
   std::uint32_t region_count() const { return count_; }
@@ -96,6 +114,7 @@ class MemoryTable {
   Slot* slot_of(std::uint32_t index) const;
   /// The registered region of this very STag, Valid or not.
   Slot* region_of(STag) const;
+  static bool lets_in(const RegionAttributes&, Requester);
   /// The bucket that holds `index`, or the free one where it belongs.
   std::uint32_t bucket_of(std::uint32_t index) const;
   std::uint32_t draw_stag(std::uint64_t random);

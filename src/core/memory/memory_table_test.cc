@@ -45,7 +45,7 @@ struct Fixture {
 std::uint8_t memory[4096];
 
 RegionAttributes region(std::uint32_t access = 0, std::uint64_t octets = 100) {
-  return {kPD, access, 0x10000, memory, octets};
+  return {.pd = kPD, .access = access, .base_to = 0x10000, .address = memory, .octets = octets};
 }
 
 /// "ok" or the fault's name, so that failures read.
@@ -109,6 +109,47 @@ TEST(MemoryTable, NoStreamOfAnotherPDGetsIn) {
   EXPECT_EQ(outcome(f.table.check(stag, 0x10000, 1, 0, PD{0})), "NotAssociated");
   EXPECT_EQ(f.table.invalidate(stag, kOtherPD).error(), MemoryFault::NotAssociated);
   EXPECT_EQ(outcome(f.table.check(stag, 0x10000, 1, kRemoteWrite, kPD)), "ok");
+}
+
+//= DDP-24
+//= SEC-01
+TEST(MemoryTable, ARegionTiedToAStreamIsClosedToAllOthers) {
+  Fixture f;
+  RegionAttributes tied = region(kLocalWrite | kRemoteWrite | kRemoteRead);
+  tied.stream = {5};
+  const STag stag = f.add(tied);
+  const auto check = [&](Requester requester) {
+    return outcome(f.table.check(stag, 0x10000, 1, kRemoteWrite, requester));
+  };
+  EXPECT_EQ(check({kPD, {5}}), "ok");
+  EXPECT_EQ(check({kPD, {6}}), "NotAssociated");
+  EXPECT_EQ(check(kPD), "NotAssociated") << "no stream at all";
+  EXPECT_EQ(check({kOtherPD, {5}}), "NotAssociated");
+  EXPECT_EQ(f.table.invalidate(stag, Requester{kPD, {6}}).error(), MemoryFault::NotAssociated);
+  ASSERT_TRUE(f.table.reregister(stag, region(kLocalWrite | kRemoteWrite)).ok());
+  EXPECT_EQ(check({kPD, {6}}), "ok") << "no longer tied";
+}
+
+//= SEC-05
+//= RDM-13
+TEST(MemoryTable, APeerInvalidatesOnlyWhatItsOwnStreamAloneCanReach) {
+  Fixture f;
+  RegionAttributes tied = region(kLocalWrite | kRemoteWrite);
+  tied.stream = {5};
+  const STag own = f.add(tied), shared = f.add(region(kLocalWrite | kRemoteWrite));
+  const Requester five{kPD, {5}}, six{kPD, {6}};
+  EXPECT_EQ(f.table.invalidate_for_peer(shared, five).error(), MemoryFault::NotAssociated);
+  EXPECT_EQ(f.table.invalidate_for_peer(own, six).error(), MemoryFault::NotAssociated);
+  EXPECT_EQ(f.table.invalidate_for_peer(own, Requester{kOtherPD, {5}}).error(),
+            MemoryFault::NotAssociated);
+  EXPECT_EQ(f.table.invalidate_for_peer(STag{own.value ^ 1}, five).error(),
+            MemoryFault::InvalidSTag);
+  EXPECT_EQ(outcome(f.table.check(shared, 0x10000, 1, kRemoteWrite, six)), "ok");
+  EXPECT_EQ(outcome(f.table.check(own, 0x10000, 1, kRemoteWrite, five)), "ok");
+  ASSERT_TRUE(f.table.invalidate_for_peer(own, five).ok());
+  EXPECT_EQ(outcome(f.table.check(own, 0x10000, 1, kRemoteWrite, five)), "InvalidSTag");
+  EXPECT_TRUE(f.table.invalidate_for_peer(own, five).ok()) << "again is allowed";
+  EXPECT_TRUE(f.table.invalidate(shared, five).ok()) << "its own consumer may";
 }
 
 //= SEC-03
@@ -316,10 +357,15 @@ TEST(MemoryTable, AgreesWithAModelOverRandomCalls) {
       std::advance(it, static_cast<long>(random() % model.size()));
       return it->first;
     };
+    constexpr Requester kRequester{kPD, {1}};
+    const auto lets_in = [](const RegionAttributes& r) {
+      return r.pd == kPD && r.stream.value != 2;
+    };
     const auto make = [&] {
       RegionAttributes r = region(static_cast<std::uint32_t>(random() % 16) | kLocalWrite,
                                   random() % 4096);
       r.pd = random() % 2 == 0 ? kPD : kOtherPD;
+      r.stream = {static_cast<std::uint32_t>(random() % 3)};
       r.base_to = random();
       if (r.base_to > kTop - 4096) r.base_to = 0;
       return r;
@@ -353,8 +399,11 @@ TEST(MemoryTable, AgreesWithAModelOverRandomCalls) {
           break;
         }
         case 6: {
-          const auto done = f.table.invalidate(STag{stag}, kPD);
-          ASSERT_EQ(done.ok(), it != model.end() && it->second.region.pd == kPD);
+          const bool peer = random() % 2 == 0;
+          const auto done = peer ? f.table.invalidate_for_peer(STag{stag}, kRequester)
+                                 : f.table.invalidate(STag{stag}, kRequester);
+          ASSERT_EQ(done.ok(), it != model.end() && lets_in(it->second.region) &&
+                                   (!peer || it->second.region.stream.value == 1));
           if (done.ok()) it->second.valid = false;
           break;
         }
@@ -362,11 +411,11 @@ TEST(MemoryTable, AgreesWithAModelOverRandomCalls) {
           const std::uint64_t base = it != model.end() ? it->second.region.base_to : random();
           const std::uint64_t to = base + random() % 4200 - 50, n = 1 + random() % 4200;
           const std::uint32_t rights = static_cast<std::uint32_t>(random() % 8);
-          const auto is = f.table.check(STag{stag}, to, n, rights, kPD);
+          const auto is = f.table.check(STag{stag}, to, n, rights, kRequester);
           std::string expected = "ok";
           if (it == model.end() || !it->second.valid) {
             expected = "InvalidSTag";
-          } else if (it->second.region.pd != kPD) {
+          } else if (!lets_in(it->second.region)) {
             expected = "NotAssociated";
           } else if ((rights & ~it->second.region.access) != 0) {
             expected = "Access";

@@ -13,6 +13,7 @@ enum class Quoted { Nothing, DDPHeader, ReadRequest };
 /// What the peer may know of our memory.
 struct Targets {
   Region open, foreign, local_only, write_only;  ///< all at TO 0x10000, 64 octets
+  Region others;  ///< tied to another stream
 };
 
 struct Condition {
@@ -102,6 +103,7 @@ const Condition kConditions[] = {
     {"Write: over the end", 0x1101, kDDP, SEGMENT write_to(t.open.stag, kTO + 57) END},
     {"Write: before the start", 0x1101, kDDP, SEGMENT write_to(t.open.stag, kTO - 1) END},
     {"Write: other PD", 0x1102, kDDP, SEGMENT write_to(t.foreign.stag, kTO) END},
+    {"Write: another stream's", 0x1102, kDDP, SEGMENT write_to(t.others.stag, t.others.to) END},
     {"Write: TO wraps", 0x1103, kDDP, SEGMENT write_to(t.open.stag, 0xfffffffffffffff9u) END},
     {"Write: no remote write right", 0x1100, kDDP, SEGMENT write_to(t.local_only.stag, kTO) END},
     // Queues.
@@ -139,6 +141,8 @@ const Condition kConditions[] = {
     {"Read: 2^32 - 1 octets", 0x0101, kRead, SEGMENT read_of(t.open.stag, kTO, 0xffffffff) END},
     {"Read: no remote read right", 0x0102, kRead, SEGMENT read_of(t.write_only.stag, kTO, 8) END},
     {"Read: other PD", 0x0103, kRead, SEGMENT read_of(t.foreign.stag, kTO, 8) END},
+    {"Read: another stream's", 0x0103, kRead,
+     SEGMENT read_of(t.others.stag, t.others.to, 8) END},
     {"Read: TO wraps", 0x0104, kRead, SEGMENT read_of(t.open.stag, 0xfffffffffffffff9u, 8) END},
     {"Reads beyond the IRD", 0x1202, kDDP, SEGMENT read_of(t.open.stag, kTO, 8, 3) END,
      BEFORE {read_of(t.open.stag, kTO, 8, 1), read_of(t.open.stag, kTO, 8, 2)} END},
@@ -149,6 +153,12 @@ const Condition kConditions[] = {
     {"Invalidate: other PD", 0x0109, kDDP,
      SEGMENT untagged(Opcode::SendSolicitedInvalidate, 0, 1, 0, {}, true, t.foreign.stag) END,
      nullptr, {WorkStatus::LocalProtection, kFlushed}},
+    {"Invalidate: shared by the streams of the PD", 0x0109, kDDP,
+     SEGMENT untagged(Opcode::SendInvalidate, 0, 1, 0, {}, true, t.open.stag) END, nullptr,
+     {WorkStatus::LocalProtection, kFlushed}},
+    {"Invalidate: another stream's", 0x0109, kDDP,
+     SEGMENT untagged(Opcode::SendInvalidate, 0, 1, 0, {}, true, t.others.stag) END, nullptr,
+     {WorkStatus::LocalProtection, kFlushed}},
     {"Invalidate: STag 0", 0x0109, kDDP,
      SEGMENT untagged(Opcode::SendInvalidate, 0, 1, 0, {}, true, {0}) END, nullptr,
      {WorkStatus::LocalProtection, kFlushed}},
@@ -167,6 +177,7 @@ struct Victim {
     targets.foreign = end.region(64, End::kAll, kOtherPD, kTO);
     targets.local_only = end.region(64, kLocalWrite | kRemoteRead, kPD, kTO);
     targets.write_only = end.region(64, kLocalWrite | kRemoteWrite, kPD, kTO);
+    targets.others = end.tied_region(64, kOtherStream);
     buffer = end.region(64);
     end.receive({buffer.sge(32)});
     end.receive({buffer.sge(32, 32)});
@@ -177,7 +188,7 @@ struct Victim {
 };
 
 //= DDP-03 DDP-19 DDP-20 DDP-21 DDP-22 DDP-23 DDP-24
-//= RDM-09 RDM-13 RDM-22 RDM-25 RDM-27 RDM-28 RDM-29 RDM-30 SEC-01 SEC-02
+//= RDM-09 RDM-13 RDM-22 RDM-25 RDM-27 RDM-28 RDM-29 RDM-30 SEC-01 SEC-02 SEC-05
 TEST(QPConditions, EachCausesItsTerminate) {
   for (const Condition& c : kConditions) {
     SCOPED_TRACE(c.what);
@@ -198,7 +209,8 @@ TEST(QPConditions, EachCausesItsTerminate) {
     EXPECT_EQ(statuses(end.queues.received), c.received);
     EXPECT_EQ(end.action, LLPAction::CloseGracefully);
     for (const Region* region : {&victim.targets.open, &victim.targets.foreign,
-                                 &victim.targets.local_only, &victim.targets.write_only}) {
+                                 &victim.targets.local_only, &victim.targets.write_only,
+                                 &victim.targets.others}) {
       EXPECT_EQ(*region->memory, Bytes(64)) << "placed where nothing may be placed";
     }
     end.qp->handle_peer_closed(end.now);

@@ -27,7 +27,7 @@ void QP::handle_read_request(ArrivedSegment& segment, UlpduCursor& payload, Inst
   //= RDM-08 RDM-09 SEC-10
   if (request.octets > 0) {
     const auto source = memory_.check(request.source_stag, request.source_to, request.octets,
-                                      kRemoteRead, config_.pd);
+                                      kRemoteRead, requester());
     if (!source) return protocol_error(read_fault(source.error()), &segment, now);
   }
   //= RDM-07 RDM-17

@@ -30,7 +30,7 @@ void QP::handle_read_response(const ArrivedSegment& segment, UlpduCursor& payloa
     // The sink was checked when the request left, but our program may have taken it back since.
     //= SEC-04
     const auto place =
-        memory_.check(segment.ddp.stag, segment.ddp.to, octets, kLocalWrite, config_.pd);
+        memory_.check(segment.ddp.stag, segment.ddp.to, octets, kLocalWrite, requester());
     if (!place) {
       return fail_read(segment, tagged_fault(place.error()), WorkStatus::LocalProtection, now);
     }
@@ -56,7 +56,7 @@ void QP::deliver_read(Instant now) {
     return;
   }
   if (read.work->opcode == WorkOpcode::ReadInvalidate &&
-      !memory_.invalidate(read.sink_stag, config_.pd)) {
+      !memory_.invalidate(read.sink_stag, requester())) {
     return fail_work(*read.work, WorkStatus::LocalProtection, now);
   }
   read.work->phase = WorkPhase::Done;

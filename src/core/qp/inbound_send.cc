@@ -76,7 +76,7 @@ WorkStatus QP::scatter(UlpduCursor& payload) {
                                                   sge.octets - receive_.sge_offset);
     if (run > 0) {
       const auto place = memory_.check(sge.stag, sge.to + receive_.sge_offset, run, kLocalWrite,
-                                       config_.receive_pd);
+                                       {config_.receive_pd, config_.stream});
       if (!place) return WorkStatus::LocalProtection;
       for (std::size_t done = 0; done < run;) {
         const Octets piece = payload.next(run - done);
@@ -98,7 +98,7 @@ void QP::deliver_send(const ArrivedSegment& segment, Instant now) {
   // After the payload was placed and before the consumer hears of it. Whatever the reason, the code
   // is "cannot be invalidated" (RFC 5040 §5.3).
   const bool invalidates = wire::traits(receive_.control).invalidates;
-  if (invalidates && !memory_.invalidate(receive_.invalidate_stag, config_.pd)) {
+  if (invalidates && !memory_.invalidate_for_peer(receive_.invalidate_stag, requester())) {
     complete_receive(WorkStatus::LocalProtection, false);
     return protocol_error(wire::TermError::RDMAPCannotInvalidate, &segment, now);
   }

@@ -106,7 +106,7 @@ bool QP::transmit_response(TransmitBatch& batch, Instant now) {
     // Checked again for each segment: the region may have been deregistered, or its rights taken
     // back, since the request was accepted.
     const auto place = memory_.check(request.source_stag, request.source_to + read.sent, octets,
-                                     kRemoteRead, config_.pd);
+                                     kRemoteRead, requester());
     if (!place) return refuse_response(read_fault(place.error()), now), transmit_terminate(batch);
     piece = {*place, octets, true};
   }

@@ -21,7 +21,7 @@ bool QP::start_work(Instant now) {
       if (work.is_send()) work.msn = send_msn_;
       return true;
     }
-    if (!memory_.invalidate(work.invalidate_stag, config_.pd)) {
+    if (!memory_.invalidate(work.invalidate_stag, requester())) {
       return fail_work(work, WorkStatus::LocalProtection, now), false;
     }
     work.phase = WorkPhase::Done;
@@ -88,7 +88,7 @@ WorkStatus QP::check_work(const OpenWork& work) const {
     if (ord_ == 0) return WorkStatus::LocalQPOperation;
     if (work.octets == 0) return WorkStatus::Success;
     const SGE& sink = work.sges[0];
-    return memory_.check(sink.stag, sink.to, sink.octets, kLocalWrite, config_.pd)
+    return memory_.check(sink.stag, sink.to, sink.octets, kLocalWrite, requester())
                ? WorkStatus::Success
                : WorkStatus::LocalProtection;
   }
@@ -96,7 +96,7 @@ WorkStatus QP::check_work(const OpenWork& work) const {
   if (work.octets <= mulpdu_ - wire::kUntaggedHeaderOctets) return WorkStatus::Success;
   for (std::uint32_t i = 0; i < work.sge_count; ++i) {
     const SGE& sge = work.sges[i];
-    if (sge.octets > 0 && !memory_.check(sge.stag, sge.to, sge.octets, 0, config_.pd)) {
+    if (sge.octets > 0 && !memory_.check(sge.stag, sge.to, sge.octets, 0, requester())) {
       return WorkStatus::LocalProtection;
     }
   }
@@ -215,7 +215,7 @@ std::optional<std::uint32_t> QP::gather(OpenWork& work, std::uint32_t octets) {
     const SGE& sge = work.sges[work.sge_index];
     const std::uint32_t run = std::min(octets, sge.octets - work.sge_offset);
     if (run > 0) {
-      const auto place = memory_.check(sge.stag, sge.to + work.sge_offset, run, 0, config_.pd);
+      const auto place = memory_.check(sge.stag, sge.to + work.sge_offset, run, 0, requester());
       if (!place) return {};
       pieces_[count++] = {*place, run, true};
       work.sge_offset += run;

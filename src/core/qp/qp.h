@@ -27,7 +27,7 @@ namespace weft::core {
 struct QPConfig {
   PD pd;
   PD receive_pd;                    ///< the shared RQ's PD, else the same
-  std::uint32_t number = 0;         ///< for traces
+  StreamId stream;                  ///< this QP among all of the device; not 0
   std::uint32_t send_depth = 16;    ///< send queue WRs open at once, 1..32768
   std::uint32_t send_sges = 4;      ///< 1..kSGECountMax
   std::uint32_t receive_sges = 4;   ///< 1..kSGECountMax
@@ -168,6 +168,7 @@ class QP {
   std::optional<wire::TermError> judge_queue(const wire::DDPHeader&) const;
   SegmentFate handle_send(const ArrivedSegment&, UlpduCursor&, Instant now);
   bool open_receive(const ArrivedSegment&, Instant now);
+  Requester requester() const { return {config_.pd, config_.stream}; }
   WorkStatus scatter(UlpduCursor&);
   void deliver_send(const ArrivedSegment&, Instant now);
   void complete_receive(WorkStatus, bool invalidated);

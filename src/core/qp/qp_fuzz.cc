@@ -84,6 +84,7 @@ class Run {
     // 1024..2048 everything, 2048..3072 local write only, 3072..3584 remote read only.
     const std::uint8_t kinds = script_.next();
     config_.pd = config_.receive_pd = kPD;
+    config_.stream = kStream;
     config_.send_depth = 8;
     config_.ord_max = config_.ird_max = 4;
     config_.gather_octets_min = kinds & 1 ? 64 : 32768;
@@ -91,7 +92,7 @@ class Run {
     queues_.shared = kinds & 4;
     stags_[0] = add(1024, 1024, kLocalWrite | kRemoteWrite | kRemoteRead, kPD);
     stags_[1] = add(2048, 1024, kLocalWrite, kPD);
-    stags_[2] = add(3072, 512, kRemoteRead, kPD);
+    stags_[2] = add(3072, 512, kRemoteRead, kPD, kStream);  // the peer may invalidate it
     stags_[3] = add(1024, 1024, kLocalWrite | kRemoteWrite | kRemoteRead, kOtherPD);
     qp_storage_ = std::make_unique<AlignedStorage>(QP::storage_octets(config_));
     qp_ = std::make_unique<QP>(config_, queues_, mover_, table_, qp_storage_->octets());
@@ -115,9 +116,11 @@ class Run {
  private:
   QP& qp() { return *qp_; }
 
-  STag add(std::size_t offset, std::size_t octets, std::uint32_t access, PD pd) {
-    const auto stag = table_.register_region({.pd = pd, .access = access, .base_to = kBase,
-                                              .address = arena_.data() + offset, .octets = octets},
+  STag add(std::size_t offset, std::size_t octets, std::uint32_t access, PD pd,
+           StreamId stream = {}) {
+    const auto stag = table_.register_region({.pd = pd, .stream = stream, .access = access,
+                                              .base_to = kBase, .address = arena_.data() + offset,
+                                              .octets = octets},
                                              ++random_);
     require(stag.ok());
     return *stag;

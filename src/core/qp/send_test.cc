@@ -147,7 +147,7 @@ TEST(QPSend, CompletesWhenTheTransportTookItsLastOctet) {
 //= DDP-05 RDM-13
 TEST(QPSend, InvalidatesBeforeItsReceiveCompletes) {
   Pair pair;
-  const Region victim = pair.b.region(64), buffer = pair.b.region(64);
+  const Region victim = pair.b.tied_region(64), buffer = pair.b.region(64);
   pair.a.post({.opcode = WorkOpcode::SendInvalidate, .solicited = true,
                .invalidate_stag = victim.stag}, {}, bytes("bye"));
   pair.b.receive({buffer.sge()});
@@ -158,7 +158,8 @@ TEST(QPSend, InvalidatesBeforeItsReceiveCompletes) {
   EXPECT_TRUE(completion.solicited);
   EXPECT_TRUE(completion.invalidated);
   EXPECT_EQ(completion.invalidated_stag, victim.stag);
-  EXPECT_FALSE(pair.b.table.check(victim.stag, victim.to, 1, kRemoteWrite, kPD).ok());
+  EXPECT_EQ(pair.b.table.check(victim.stag, victim.to, 1, kRemoteWrite, {kPD, kStream}).error(),
+            MemoryFault::InvalidSTag);
 }
 
 TEST(QPSend, TakesNothingBeforeThereIsAStream) {

@@ -79,10 +79,12 @@ class Side final : public device::Events {
     EXPECT_TRUE(face.ok());
     return {*face};
   }
-  std::uint32_t register_octets(void* address, std::size_t octets, std::uint32_t access) {
+  /// `only`: the one QP that is let in; 0: all of the PD.
+  std::uint32_t register_octets(void* address, std::size_t octets, std::uint32_t access,
+                                device::QPNumber only = 0) {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     return *rnic.register_region(
-        {.pd = pd, .access = access, .address = at, .octets = octets, .base_to = at});
+        {.pd = pd, .access = access, .address = at, .octets = octets, .base_to = at, .qp = only});
   }
 
   struct Send {
@@ -94,6 +96,7 @@ class Side final : public device::Events {
     std::uint32_t remote_stag = 0;
     std::uint64_t remote_to = 0;
     std::uint8_t flags = device::kSignaled;
+    std::uint32_t invalidate_stag = 0;
   };
   void post_send(QPHandle& qp, const Send& s) {
     ASSERT_FALSE(qp.face.send.full());
@@ -101,7 +104,7 @@ class Side final : public device::Events {
     *entry = {.wr_id = s.wr_id,
               .remote_to = s.remote_to,
               .remote_stag = s.remote_stag,
-              .invalidate_stag = 0,
+              .invalidate_stag = s.invalidate_stag,
               .opcode = s.opcode,
               .flags = s.flags,
               .sge_count = static_cast<std::uint16_t>(s.octets != 0 ? 1 : 0),

@@ -8,6 +8,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -147,13 +149,44 @@ struct EndOptions {
   ibv_srq* srq = nullptr;
 };
 
-class Program : public ::testing::Test {
+/// The address families that every test is run over.
+inline const auto kFamilies = ::testing::Values(AF_INET, AF_INET6);
+inline std::string family_name(const ::testing::TestParamInfo<int>& info) {
+  return info.param == AF_INET ? "IPv4" : "IPv6";
+}
+/// 127.0.0.1 or ::1.
+inline sockaddr_storage loopback_of(int family, std::uint16_t port) {
+  sockaddr_storage address{};
+  address.ss_family = static_cast<sa_family_t>(family);
+  if (family == AF_INET) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    v4.sin_port = htons(port);
+  } else {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+    v6.sin6_addr = in6addr_loopback;
+    v6.sin6_port = htons(port);
+  }
+  return address;
+}
+/// False where IPv6 is switched off.
+inline bool has_family(int family) {
+  sockaddr_storage address = loopback_of(family, 0);
+  const int fd = ::socket(family, SOCK_STREAM, 0);
+  const socklen_t octets = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  const bool has = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&address), octets) == 0;
+  if (fd >= 0) ::close(fd);
+  return has;
+}
+
+class Program : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
+    if (!has_family(GetParam())) GTEST_SKIP() << "no IPv6 here";
     channel = rdma_create_event_channel();
     ASSERT_NE(channel, nullptr);
     ASSERT_EQ(rdma_create_id(channel, &listener, nullptr, RDMA_PS_TCP), 0);
-    sockaddr_in any_port = loopback(0);
+    sockaddr_storage any_port = loopback(0);
     ASSERT_EQ(rdma_bind_addr(listener, reinterpret_cast<sockaddr*>(&any_port)), 0);
     ASSERT_EQ(rdma_listen(listener, 8), 0);
   }
@@ -163,16 +196,10 @@ class Program : public ::testing::Test {
     if (listener != nullptr) {
       EXPECT_EQ(rdma_destroy_id(listener), 0);
     }
-    rdma_destroy_event_channel(channel);
+    if (channel != nullptr) rdma_destroy_event_channel(channel);
   }
 
-  static sockaddr_in loopback(std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    return address;
-  }
+  static sockaddr_storage loopback(std::uint16_t port) { return loopback_of(GetParam(), port); }
 
   struct Seen {
     rdma_cm_event_type type;
@@ -263,7 +290,7 @@ class Program : public ::testing::Test {
   /// A new client id with address and route.
   void resolve(End& end) {
     ASSERT_EQ(rdma_create_id(channel, &end.id, nullptr, RDMA_PS_TCP), 0);
-    sockaddr_in target = loopback(ntohs(rdma_get_src_port(listener)));
+    sockaddr_storage target = loopback(ntohs(rdma_get_src_port(listener)));
     ASSERT_EQ(rdma_resolve_addr(end.id, nullptr, reinterpret_cast<sockaddr*>(&target), 2000), 0);
     expect(RDMA_CM_EVENT_ADDR_RESOLVED);
     ASSERT_EQ(rdma_resolve_route(end.id, 2000), 0);

@@ -23,6 +23,7 @@ class End {
   explicit End(QPConfig config = {}) {
     if (config.pd.value == 0) config.pd = kPD;
     if (config.receive_pd.value == 0) config.receive_pd = config.pd;
+    if (config.stream.value == 0) config.stream = kStream;
     qp_storage_ = std::make_unique<AlignedStorage>(QP::storage_octets(config));
     qp = std::make_unique<QP>(config, queues, mover, table, qp_storage_->octets());
   }
@@ -51,6 +52,15 @@ class End {
         ++random_);
     EXPECT_TRUE(stag.ok());
     made.stag = *stag;
+    return made;
+  }
+
+  /// A region that only this end's stream reaches, and its peer may invalidate.
+  Region tied_region(std::size_t octets, StreamId stream = kStream) {
+    Region made = region(octets);
+    RegionAttributes attributes = *table.find(made.stag);
+    attributes.stream = stream;
+    EXPECT_TRUE(table.reregister(made.stag, attributes).ok());
     return made;
   }
 

@@ -18,6 +18,8 @@ namespace weft::core::testing {
 using Bytes = std::vector<std::uint8_t>;
 inline constexpr PD kPD{7};
 inline constexpr PD kOtherPD{8};
+inline constexpr StreamId kStream{3};
+inline constexpr StreamId kOtherStream{4};
 
 inline Bytes bytes(std::string_view text) { return {text.begin(), text.end()}; }
 /// Octets 0, 1, 2 ... of a pattern that does not repeat within a segment.

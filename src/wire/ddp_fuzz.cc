@@ -1,12 +1,14 @@
-// ULPDUs out of any octets: the DDP header, then the Read Request or Terminate that its opcode
-// announces. Nothing may crash, and encode(parse(x)) must be x except for reserved bits.
+// ULPDUs out of any octets: the DDP header, then the header that its opcode announces. Nothing may
+// crash, and encode(parse(x)) must be x except for reserved bits.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
+#include "wire/atomic.h"
 #include "wire/ddp.h"
+#include "wire/immediate.h"
 #include "wire/rdmap.h"
 #include "wire/terminate.h"
 
@@ -28,6 +30,26 @@ void check_read_request(Octets in) {
   std::array<std::uint8_t, ReadRequest::kOctets> out;
   ReadRequest::parse(in).encode(out);
   require(same(out, in.first(out.size())));
+}
+
+/// The reserved bits of an Atomic Request are the only ones that do not come back.
+void check_extensions(Octets in) {
+  std::array<std::uint8_t, AtomicRequest::kOctets> out;
+  if (in.size() >= AtomicRequest::kOctets) {
+    AtomicRequest::parse(in).encode(out);
+    require(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == (in[3] & 0x0f));
+    require(same(Octets(out).subspan(4), in.subspan(4, out.size() - 4)));
+  }
+  if (in.size() >= AtomicResponse::kOctets) {
+    AtomicResponse::parse(in).encode(out);
+    require(same(Octets(out).first(AtomicResponse::kOctets), in.first(AtomicResponse::kOctets)));
+  }
+  if (in.size() >= Immediate::kOctets) {
+    const Immediate immediate = Immediate::parse(in);
+    immediate.encode(out);
+    require(same(Octets(out).first(Immediate::kOctets), in.first(Immediate::kOctets)));
+    require(immediate.of_next_send().first() == immediate.first());
+  }
 }
 
 /// Terminate drops what is reserved, trailing or cut short, so the value, not the octets, returns.
@@ -66,8 +88,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   const Octets rest = in.subspan(octets);
   require(traits(header->rdmap_control).name != nullptr);
-  // Both readers see every input, whatever the opcode: the bounds are theirs to keep.
+  // All readers see every input, whatever the opcode: the bounds are theirs to keep.
   check_read_request(rest);
+  check_extensions(rest);
   check_terminate(rest);
   return 0;
 }

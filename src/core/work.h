@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/octets.h"
+#include "wire/immediate.h"
 #include "wire/numbers.h"
 
 namespace weft::core {
@@ -26,6 +27,8 @@ enum class WorkOpcode : std::uint8_t {
   Read,
   ReadInvalidate,   ///< Read, then invalidate the local sink STag
   LocalInvalidate,
+  WriteImmediate,   ///< Write, then Immediate Data
+  SendImmediate,    ///< Immediate Data that joins the Send behind it
   Receive,          ///< only in completions
 };
 
@@ -33,7 +36,7 @@ struct SendWR {
   std::uint64_t id = 0;
   WorkOpcode opcode = WorkOpcode::Send;
   bool signaled = true;
-  bool solicited = false;    ///< Sends: Solicited Event at the target
+  bool solicited = false;    ///< Sends, WriteImmediate: Solicited Event at the target
   bool read_fence = false;   ///< start only when earlier Reads have completed (verbs draft §8.2.2)
   bool local_fence = false;  ///< start only when all earlier WRs have completed
   std::span<const SGE> sges; ///< gather list; of a Read: the sink, at most one entry
@@ -41,6 +44,7 @@ struct SendWR {
   STag remote_stag;          ///< Write: sink; Read: source
   std::uint64_t remote_to = 0;
   STag invalidate_stag;      ///< SendInvalidate, LocalInvalidate
+  wire::Immediate immediate; ///< WriteImmediate: all of it; SendImmediate: the first four octets
 };
 
 struct ReceiveWR {
@@ -58,6 +62,7 @@ enum class WorkStatus : std::uint8_t {
   BadResponse,       ///< a Read Response that does not fit its request
   RemoteAccess,      ///< a Terminate told that a remote access was refused
   RemoteOperation,   ///< a Terminate told of another remote error on this WR
+  RemoteInvalidRequest,  ///< a Terminate told that the peer does not know this kind of message
   Fatal,
 };
 
@@ -70,6 +75,10 @@ struct Completion {
   bool invalidated = false;  ///< receive: invalidated_stag was invalidated by the peer
   STag invalidated_stag;
   std::uint32_t octets = 0;  ///< length of the message; meaningless on error
+  /// Receive: immediate data came, with a Send or as a message of its own. Then `octets` is the
+  /// length of the Write that ended since the message before it on queue 0, or 0.
+  enum class With : std::uint8_t { Nothing, SendImmediate, Immediate } with = With::Nothing;
+  wire::Immediate immediate;
 };
 
 }  // namespace weft::core

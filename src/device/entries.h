@@ -24,6 +24,8 @@ enum class SendOpcode : std::uint8_t {
   Read,
   ReadInvalidate,
   LocalInvalidate,
+  WriteImmediate,
+  SendImmediate,
 };
 
 enum SendFlag : std::uint8_t {
@@ -40,7 +42,10 @@ struct SendEntry {
   std::uint64_t wr_id;
   std::uint64_t remote_to;
   std::uint32_t remote_stag;
-  std::uint32_t invalidate_stag;
+  union {
+    std::uint32_t invalidate_stag;
+    std::uint32_t immediate;  ///< of WriteImmediate and SendImmediate; in network order
+  };
   SendOpcode opcode;
   std::uint8_t flags;  ///< SendFlag bits
   std::uint16_t sge_count;
@@ -71,6 +76,7 @@ enum class CompletionStatus : std::uint8_t {
   BadResponse,
   RemoteAccess,
   RemoteOperation,
+  RemoteInvalidRequest,
   Fatal,
 };
 enum class CompletionOpcode : std::uint8_t {
@@ -80,11 +86,15 @@ enum class CompletionOpcode : std::uint8_t {
   Read,
   ReadInvalidate,
   LocalInvalidate,
+  WriteImmediate,
+  SendImmediate,
   Receive,
 };
 enum CompletionFlag : std::uint8_t {
   kSolicitedEvent = 1 << 0,
   kInvalidated = 1 << 1,  ///< invalidated_stag is valid
+  kImmediate = 1 << 2,    ///< immediate is valid
+  kOfWrite = 1 << 3,      ///< a receive of Immediate Data, no Send; the octets are the Write's
 };
 
 struct CompletionEntry {
@@ -98,7 +108,8 @@ struct CompletionEntry {
   CompletionOpcode opcode;
   std::uint8_t flags;  ///< CompletionFlag bits
   std::uint8_t reserved;
-  std::uint64_t reserved2[3];
+  std::uint64_t immediate;  ///< all eight octets of it, the first one on top; the verbs' are four
+  std::uint64_t reserved2[2];
 };
 static_assert(sizeof(CompletionEntry) == 64);
 

@@ -7,22 +7,41 @@
 namespace weft::device {
 namespace {
 
-constexpr std::array<const char*, 6> kSendOpcodes = {
-    "Send",      "Send with Invalidate",      "RDMA Write",
-    "RDMA Read", "RDMA Read with Invalidate", "Local Invalidate",
+constexpr std::array<const char*, 8> kSendOpcodes = {
+    "Send",
+    "Send with Invalidate",
+    "RDMA Write",
+    "RDMA Read",
+    "RDMA Read with Invalidate",
+    "Local Invalidate",
+    "RDMA Write with Immediate",
+    "Send with Immediate",
 };
-static_assert(kSendOpcodes.size() == static_cast<std::size_t>(SendOpcode::LocalInvalidate) + 1);
+static_assert(kSendOpcodes.size() == static_cast<std::size_t>(SendOpcode::SendImmediate) + 1);
 
-constexpr std::array<const char*, 9> kStatuses = {
-    "success",     "local length error", "local QP operation error", "local protection error",
-    "flushed",     "bad response",       "remote access error",      "remote operation error",
+constexpr std::array<const char*, 10> kStatuses = {
+    "success",
+    "local length error",
+    "local QP operation error",
+    "local protection error",
+    "flushed",
+    "bad response",
+    "remote access error",
+    "remote operation error",
+    "remote invalid request",
     "fatal error",
 };
 static_assert(kStatuses.size() == static_cast<std::size_t>(CompletionStatus::Fatal) + 1);
 
-constexpr std::array<const char*, 7> kCompletionOpcodes = {
-    "Send",      "Send with Invalidate",      "RDMA Write",
-    "RDMA Read", "RDMA Read with Invalidate", "Local Invalidate",
+constexpr std::array<const char*, 9> kCompletionOpcodes = {
+    "Send",
+    "Send with Invalidate",
+    "RDMA Write",
+    "RDMA Read",
+    "RDMA Read with Invalidate",
+    "Local Invalidate",
+    "RDMA Write with Immediate",
+    "Send with Immediate",
     "Receive",
 };
 static_assert(kCompletionOpcodes.size() == static_cast<std::size_t>(CompletionOpcode::Receive) + 1);

@@ -198,12 +198,14 @@ TEST(Ring, ImpossibleIndexesOfTheConsumerLookFull) {
 TEST(Names, EveryValueHasOneAndOthersAreUnknown) {
   EXPECT_STREQ(name(SendOpcode::LocalInvalidate), "Local Invalidate");
   EXPECT_STREQ(name(SendOpcode::Write), "RDMA Write");
+  EXPECT_STREQ(name(SendOpcode::SendImmediate), "Send with Immediate");
+  EXPECT_STREQ(name(CompletionStatus::RemoteInvalidRequest), "remote invalid request");
   EXPECT_STREQ(name(CompletionStatus::Success), "success");
   EXPECT_STREQ(name(CompletionStatus::Flushed), "flushed");
   EXPECT_STREQ(name(CompletionStatus::Fatal), "fatal error");
   EXPECT_STREQ(name(CompletionOpcode::Receive), "Receive");
   EXPECT_STREQ(name(static_cast<CompletionStatus>(200)), "unknown");
-  EXPECT_STREQ(name(static_cast<SendOpcode>(6)), "unknown");
+  EXPECT_STREQ(name(static_cast<SendOpcode>(200)), "unknown");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Ring entries to work requests, completions to CQ entries.
 #include "engine/queue_pair.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -13,8 +15,8 @@ static_assert(static_cast<int>(device::CompletionStatus::Flushed) ==
               static_cast<int>(core::WorkStatus::Flushed));
 static_assert(static_cast<int>(device::CompletionOpcode::Receive) ==
               static_cast<int>(core::WorkOpcode::Receive));
-static_assert(static_cast<int>(device::SendOpcode::LocalInvalidate) ==
-              static_cast<int>(core::WorkOpcode::LocalInvalidate));
+static_assert(static_cast<int>(device::SendOpcode::SendImmediate) ==
+              static_cast<int>(core::WorkOpcode::SendImmediate));
 static_assert(static_cast<int>(device::kZeroBased) == static_cast<int>(core::kZeroBased));
 static_assert(sizeof(device::SGEntry) == sizeof(core::SGE));
 static_assert(device::kSGECountMax == core::kSGECountMax);
@@ -24,6 +26,9 @@ namespace {
 /// A Write this short is a flag or a counter that somebody looks at, not data
 /// (docs/adr/0003-a-flag-written-wakes-an-armed-cq.md).
 constexpr std::size_t kFlagOctetsMax = 8;
+
+// The last of the opcodes that the host may post.
+constexpr device::SendOpcode kSendOpcodeMax = device::SendOpcode::SendImmediate;
 
 std::size_t send_entry_octets(const device::QPRequest& request) {
   return sizeof(device::SendEntry) +
@@ -103,8 +108,10 @@ bool QueuePair::take_send(core::SendWR& wr) {
   wr.remote_stag = {entry.remote_stag};
   wr.remote_to = entry.remote_to;
   wr.invalidate_stag = {entry.invalidate_stag};
+  // The verbs' four octets are the first of eight; what the others say is the core's affair.
+  wr.immediate.value = std::uint64_t{be32toh(entry.immediate)} << 32;
   const bool is_inline = (entry.flags & device::kInline) != 0;
-  const bool valid = entry.opcode <= device::SendOpcode::LocalInvalidate &&
+  const bool valid = entry.opcode <= kSendOpcodeMax &&
                      (is_inline ? entry.inline_octets <= request_.inline_octets
                                 : entry.sge_count <= request_.send_sges);
   // An entry that makes no sense becomes a WR that makes no sense: the core completes it in error.
@@ -162,6 +169,11 @@ void QueuePair::complete(const core::Completion& completion) {
   entry.opcode = static_cast<device::CompletionOpcode>(completion.opcode);
   if (completion.solicited) entry.flags |= device::kSolicitedEvent;
   if (completion.invalidated) entry.flags |= device::kInvalidated;
+  if (completion.with != core::Completion::With::Nothing) {
+    const bool alone = completion.with == core::Completion::With::Immediate;
+    entry.flags |= alone ? device::kImmediate | device::kOfWrite : device::kImmediate;
+    entry.immediate = completion.immediate.value;
+  }
 
   CompletionQueue& cq = receive ? receive_cq_ : send_cq_;
   switch (cq.push(entry)) {

@@ -28,8 +28,8 @@ constexpr std::array<OpcodeTraits, 16> kOpcodes{{
   {Model::Untagged, kSendQueue,            0, kYes, kYes, kYes, "Send with Solicited Event and "
                                                                 "Invalidate"},
   {Model::Untagged, kTerminateQueue,       0, kYes, kNo,  kNo,  "Terminate"},
-  {Model::Untagged, kSendQueue,            8, kNo,  kNo,  kNo,  "Immediate Data"},
-  {Model::Untagged, kSendQueue,            8, kNo,  kYes, kNo,  "Immediate Data with Solicited "
+  {Model::Untagged, kSendQueue,            8, kYes, kNo,  kNo,  "Immediate Data"},
+  {Model::Untagged, kSendQueue,            8, kYes, kYes, kNo,  "Immediate Data with Solicited "
                                                                 "Event"},
   {Model::Untagged, kReadRequestQueue,    52, kNo,  kNo,  kNo,  "Atomic Request"},
   {Model::Untagged, kAtomicResponseQueue, 12, kNo,  kNo,  kNo,  "Atomic Response"},

@@ -36,8 +36,8 @@ TEST(Opcodes, TableMatchesTheFigures) {
       {0x5, Model::Untagged, 0, 0, true, "Send with Solicited Event"},
       {0x6, Model::Untagged, 0, 0, true, "Send with Solicited Event and Invalidate"},
       {0x7, Model::Untagged, 2, 0, true, "Terminate"},
-      {0x8, Model::Untagged, 0, 8, false, "Immediate Data"},
-      {0x9, Model::Untagged, 0, 8, false, "Immediate Data with Solicited Event"},
+      {0x8, Model::Untagged, 0, 8, true, "Immediate Data"},
+      {0x9, Model::Untagged, 0, 8, true, "Immediate Data with Solicited Event"},
       {0xa, Model::Untagged, 1, 52, false, "Atomic Request"},
       {0xb, Model::Untagged, 3, 12, false, "Atomic Response"},
   };

@@ -124,6 +124,8 @@ const char* name(WorkStatus status) {
       return "remote access error";
     case WorkStatus::RemoteOperation:
       return "remote operation error";
+    case WorkStatus::RemoteInvalidRequest:
+      return "remote invalid request";
     case WorkStatus::Fatal:
       return "fatal";
   }

@@ -439,6 +439,10 @@ const char* name(WorkOpcode opcode) {
       return "Read with Invalidate";
     case WorkOpcode::LocalInvalidate:
       return "Local Invalidate";
+    case WorkOpcode::WriteImmediate:
+      return "Write with Immediate";
+    case WorkOpcode::SendImmediate:
+      return "Send with Immediate";
     case WorkOpcode::Receive:
       return "Receive";
   }

@@ -73,9 +73,6 @@ const Condition kConditions[] = {
     // Opcodes.
     {"opcode c", 0x0206, kDDP, SEGMENT untagged(Opcode(0xc), 0, 1, 0) END},
     {"opcode f, tagged", 0x0206, kDDP, SEGMENT tagged(Opcode(0xf), t.open.stag, kTO) END},
-    {"Immediate Data", 0x0206, kDDP, SEGMENT untagged(Opcode::Immediate, 0, 1, 0, Bytes(8)) END},
-    {"Immediate Data with SE", 0x0206, kDDP,
-     SEGMENT untagged(Opcode::ImmediateSolicited, 0, 1, 0, Bytes(8)) END},
     {"Atomic Request", 0x0206, kDDP,
      SEGMENT untagged(Opcode::AtomicRequest, 1, 1, 0, Bytes(52)) END},
     {"Atomic Response", 0x0206, kDDP,
@@ -146,6 +143,26 @@ const Condition kConditions[] = {
     {"Read: TO wraps", 0x0104, kRead, SEGMENT read_of(t.open.stag, 0xfffffffffffffff9u, 8) END},
     {"Reads beyond the IRD", 0x1202, kDDP, SEGMENT read_of(t.open.stag, kTO, 8, 3) END,
      BEFORE {read_of(t.open.stag, kTO, 8, 1), read_of(t.open.stag, kTO, 8, 2)} END},
+    // Immediate Data.
+    {"Immediate of seven octets", 0x02ff, kDDP,
+     SEGMENT untagged(Opcode::Immediate, 0, 1, 0, Bytes(7)) END},
+    {"Immediate of nine octets", 0x02ff, kDDP,
+     SEGMENT untagged(Opcode::ImmediateSolicited, 0, 1, 0, Bytes(9)) END},
+    {"Immediate of no octets", 0x02ff, kDDP,
+     SEGMENT untagged(Opcode::Immediate, 0, 1, 0) END},
+    {"Immediate without L", 0x0207, kDDP,
+     SEGMENT untagged(Opcode::Immediate, 0, 1, 0, Bytes(8), false) END},
+    {"Immediate on queue 1", 0x1201, kDDP,
+     SEGMENT untagged(Opcode::Immediate, 1, 1, 0, Bytes(8)) END},
+    {"Immediate, tagged", 0x0206, kDDP,
+     SEGMENT tagged(Opcode::Immediate, t.open.stag, kTO, Bytes(8)) END},
+    {"Immediate: MSN ahead", 0x1203, kDDP, SEGMENT immediate(2, 1) END},
+    {"Immediate: MO", 0x1204, kDDP,
+     SEGMENT untagged(Opcode::Immediate, 0, 1, 8, Bytes(8)) END},
+    {"Immediate: RV 0", 0x0205, kDDP, SEGMENT with_octet(immediate(1, 1), 1, 0xc0, 0) END},
+    {"Immediate within a Send", 0x0206, kDDP,
+     SEGMENT untagged(Opcode::Immediate, 0, 1, 4, Bytes(8)) END,
+     BEFORE {send(1, Bytes(4), 0, false)} END},
     // Invalidation.
     {"Invalidate: unknown STag", 0x0109, kDDP,
      SEGMENT untagged(Opcode::SendInvalidate, 0, 1, 0, Bytes(4), true, {0xdead00}) END, nullptr,
@@ -189,6 +206,7 @@ struct Victim {
 
 //= DDP-03 DDP-19 DDP-20 DDP-21 DDP-22 DDP-23 DDP-24
 //= RDM-09 RDM-13 RDM-22 RDM-25 RDM-27 RDM-28 RDM-29 RDM-30 SEC-01 SEC-02 SEC-05
+//= EXT-10 EXT-11
 TEST(QPConditions, EachCausesItsTerminate) {
   for (const Condition& c : kConditions) {
     SCOPED_TRACE(c.what);

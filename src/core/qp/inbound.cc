@@ -125,6 +125,8 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
     case wire::Opcode::ReadRequest: handle_read_request(segment, ulpdu, now); break;
     case wire::Opcode::ReadResponse: handle_read_response(segment, ulpdu, now); break;
     case wire::Opcode::Terminate: handle_terminate(ulpdu, now); break;
+    case wire::Opcode::Immediate:
+    case wire::Opcode::ImmediateSolicited: return handle_immediate(segment, ulpdu, now);
     default: return handle_send(segment, ulpdu, now);  // judge_header lets only the Sends by
   }
   return SegmentFate::Consumed;

@@ -8,7 +8,8 @@ namespace weft::core {
 //= RDM-12 RDM-16 DDP-12
 QP::SegmentFate QP::handle_send(const ArrivedSegment& segment, UlpduCursor& payload, Instant now) {
   if (!receive_.open) {
-    if (!open_receive(segment, now)) {
+    const bool may_open = !immediate_kept_ || deliver_kept_immediate(segment, now);
+    if (!may_open || !open_receive(segment, now)) {
       return state_ == QPState::RTS ? SegmentFate::HeldBack : SegmentFate::Consumed;
     }
   } else {
@@ -116,7 +117,13 @@ void QP::complete_receive(WorkStatus status, bool invalidated) {
   completion.invalidated = invalidated;
   if (invalidated) completion.invalidated_stag = receive_.invalidate_stag;
   completion.octets = receive_.received;
+  if (immediate_kept_ && status == WorkStatus::Success) {
+    completion.with = Completion::With::SendImmediate;
+    completion.immediate = kept_immediate_;
+    immediate_kept_ = false;
+  }
   receive_ = {};
+  write_octets_ = 0;
   queues_.complete(completion);
 }
 

@@ -11,7 +11,7 @@ namespace {
 /// of its length; some say less than it was, by the header.
 bool is_segment_of(const OpenWork& work, const wire::DDPHeader& quoted,
                    std::size_t segment_octets) {
-  if (work.opcode != WorkOpcode::Write || work.remote_stag != quoted.stag) return false;
+  if (!work.is_write() || work.remote_stag != quoted.stag) return false;
   const std::size_t payload = segment_octets - std::min(segment_octets, quoted.octets());
   const std::uint64_t offset = quoted.to - work.remote_to;
   if (offset >= work.octets) return offset == 0 && work.octets == 0 && payload == 0;
@@ -24,7 +24,11 @@ bool is_quoted(const OpenWork& work, const wire::DDPHeader& quoted, std::size_t 
     return wire::rdmap_opcode(quoted.rdmap_control) == wire::Opcode::Write &&
            is_segment_of(work, quoted, segment_octets);
   }
-  if (quoted.qn == wire::kSendQueue) return work.is_send() && work.msn == quoted.msn;
+  if (quoted.qn == wire::kSendQueue) {
+    if (work.opcode == WorkOpcode::SendImmediate && quoted.msn.next() == work.msn) return true;
+    const bool is_on_it = work.is_send() || work.opcode == WorkOpcode::WriteImmediate;
+    return is_on_it && work.msn == quoted.msn;
+  }
   // A Read's number is drawn when its request leaves.
   return quoted.qn == wire::kReadRequestQueue && work.is_read() &&
          work.phase == WorkPhase::Sent && work.msn == quoted.msn;
@@ -35,10 +39,21 @@ bool is_of_kind(const OpenWork& work, wire::TermError error) {
   if (error == wire::TermError::RDMAPCannotInvalidate) {
     return work.opcode == WorkOpcode::SendInvalidate;
   }
+  //= rfc7306#1.1
+  // All peers know the messages of RFC 5040.
+  if (error == wire::TermError::RDMAPUnexpectedOpcode) return work.is_extension();
   if (wire::layer(error) == 1) {
-    return wire::etype(error) == 1 ? work.opcode == WorkOpcode::Write : work.is_send();
+    return wire::etype(error) == 1 ? work.is_write() : work.is_send();
   }
   return wire::etype(error) == 1 && work.is_read();
+}
+
+/// How the WR ends that the peer's error is about.
+WorkStatus status_for(const OpenWork& work, wire::TermError error) {
+  if (wire::etype(error) == 1) return WorkStatus::RemoteAccess;
+  const bool unknown_to_peer = error == wire::TermError::RDMAPUnexpectedOpcode;
+  return unknown_to_peer && work.is_extension() ? WorkStatus::RemoteInvalidRequest
+                                                : WorkStatus::RemoteOperation;
 }
 
 }  // namespace
@@ -76,7 +91,7 @@ void QP::blame_work(const wire::Terminate& message) {
                                     : is_of_kind(work, message.error);
     if (!is_about_it) continue;
     work.phase = WorkPhase::Failed;
-    work.status = etype == 1 ? WorkStatus::RemoteAccess : WorkStatus::RemoteOperation;
+    work.status = status_for(work, message.error);
     return;
   }
 }

@@ -8,6 +8,10 @@ namespace weft::core {
 // only a SHOULD (RFC 5041 §5.2).
 void QP::handle_write(const ArrivedSegment& segment, UlpduCursor& payload, Instant now) {
   const std::size_t octets = payload.octets_left();
+  // Counted for the Immediate Data that may follow.
+  if (write_ended_) write_octets_ = 0;
+  write_octets_ += static_cast<std::uint32_t>(octets);
+  write_ended_ = segment.ddp.last;
   //= DDP-09
   if (octets == 0) return;
   //= DDP-20 DDP-24 DDP-25 SEC-01 SEC-02 SEC-03

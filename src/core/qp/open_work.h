@@ -34,7 +34,7 @@ struct OpenWork {
   std::uint32_t sent = 0;          ///< of which produced
   STag remote_stag;
   STag invalidate_stag;
-  MSN msn;                         ///< of Sends and Reads
+  MSN msn;                         ///< of its (last) message on queue 0 or 1
   WorkOpcode opcode = WorkOpcode::Send;
   WorkPhase phase = WorkPhase::Waiting;
   WorkStatus status = WorkStatus::Success;
@@ -42,10 +42,20 @@ struct OpenWork {
   bool solicited = false;
   bool read_fence = false;
   bool local_fence = false;
+  bool immediate_next = false;     ///< the next segment is its Immediate Data message
 
   bool is_send() const {
-    return opcode == WorkOpcode::Send || opcode == WorkOpcode::SendInvalidate;
+    return opcode == WorkOpcode::Send || opcode == WorkOpcode::SendInvalidate ||
+           opcode == WorkOpcode::SendImmediate;
   }
+  bool is_write() const {
+    return opcode == WorkOpcode::Write || opcode == WorkOpcode::WriteImmediate;
+  }
+  bool has_immediate() const {
+    return opcode == WorkOpcode::WriteImmediate || opcode == WorkOpcode::SendImmediate;
+  }
+  /// Of RFC 7306, which not every peer knows.
+  bool is_extension() const { return has_immediate(); }
   bool is_read() const {
     return opcode == WorkOpcode::Read || opcode == WorkOpcode::ReadInvalidate;
   }

@@ -18,7 +18,11 @@ bool QP::start_work(Instant now) {
     if (status != WorkStatus::Success) return fail_work(work, status, now), false;
     if (work.opcode != WorkOpcode::LocalInvalidate) {
       work.phase = WorkPhase::Sending;
-      if (work.is_send()) work.msn = send_msn_;
+      if (work.is_send() || work.has_immediate()) work.msn = send_msn_;
+      if (work.opcode == WorkOpcode::SendImmediate) {
+        work.immediate_next = true;
+        work.msn = send_msn_.next();
+      }
       return true;
     }
     if (!memory_.invalidate(work.invalidate_stag, requester())) {
@@ -46,6 +50,7 @@ bool QP::take_work() {
   work.remote_to = wr.remote_to;
   work.invalidate_stag = wr.invalidate_stag;
   work.inline_data = wr.inline_data;
+  immediate_ = wr.immediate;
   work.sges = send_sges_ + std::size_t{open_work_.slot(work)} * config_.send_sges;
 
   // What cannot even be noted down fails when its turn has come, that is now: nothing is before it.
@@ -106,6 +111,7 @@ WorkStatus QP::check_work(const OpenWork& work) const {
 bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   OpenWork& work = open_work_.back();
   if (work.is_read()) return transmit_read_request(batch, work);
+  if (work.immediate_next) return transmit_immediate(batch, work);
   const std::size_t header_octets =
       work.is_send() ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
   const std::uint32_t octets = std::min(work.octets - work.sent,
@@ -130,6 +136,8 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   }
   work.sent += octets;
   if (header.last) {
+    work.immediate_next = work.opcode == WorkOpcode::WriteImmediate;
+    if (work.immediate_next) return true;
     if (work.is_send()) send_msn_ = send_msn_.next();
     work.end_position = produced_;
     work.phase = WorkPhase::Sent;
@@ -143,7 +151,7 @@ wire::DDPHeader QP::work_header(const OpenWork& work, std::uint32_t octets) cons
   //= DDP-01 DDP-07
   header.last = work.sent + octets == work.octets;
   //= RDM-05
-  if (work.opcode == WorkOpcode::Write) {
+  if (work.is_write()) {
     header.tagged = true;
     header.rdmap_control = wire::rdmap_control(wire::Opcode::Write);
     header.stag = work.remote_stag;

@@ -90,6 +90,8 @@ void QP::forget_stream() {
   open_reads_.clear();
   inbound_reads_.clear();
   receive_ = {};
+  write_octets_ = 0;
+  write_ended_ = immediate_kept_ = false;
   outbound_ = OutboundMessage::None;
   response_turn_ = rtr_pending_ = first_fpdu_arrived_ = false;
   //= DDP-06

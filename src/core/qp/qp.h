@@ -157,6 +157,7 @@ class QP {
   WorkStatus check_work(const OpenWork&) const;
   bool transmit_work(TransmitBatch&, Instant now);
   bool transmit_read_request(TransmitBatch&, OpenWork&);
+  bool transmit_immediate(TransmitBatch&, OpenWork&);
   std::optional<std::uint32_t> gather(OpenWork&, std::uint32_t octets);
   void fail_work(OpenWork&, WorkStatus, Instant now);
   wire::DDPHeader work_header(const OpenWork&, std::uint32_t octets) const;
@@ -168,6 +169,9 @@ class QP {
   std::optional<wire::TermError> judge_queue(const wire::DDPHeader&) const;
   SegmentFate handle_send(const ArrivedSegment&, UlpduCursor&, Instant now);
   bool open_receive(const ArrivedSegment&, Instant now);
+  SegmentFate handle_immediate(const ArrivedSegment&, UlpduCursor&, Instant now);
+  bool deliver_kept_immediate(const ArrivedSegment&, Instant now);
+  void complete_immediate(wire::Immediate, bool solicited);
   Requester requester() const { return {config_.pd, config_.stream}; }
   WorkStatus scatter(UlpduCursor&);
   void deliver_send(const ArrivedSegment&, Instant now);
@@ -229,6 +233,7 @@ class QP {
   std::uint64_t produced_ = 0;        ///< stream octets put into batches
   std::uint64_t accepted_ = 0;        ///< of which the transport took
   std::uint64_t flush_position_ = 0;  ///< Terminate: the SQ is flushed once this much was accepted
+  wire::Immediate immediate_;         ///< of the newest of open_work_
 
   // Inbound.
   Deframer deframer_;
@@ -236,6 +241,11 @@ class QP {
   bool first_fpdu_arrived_ = false;
   MSN expected_send_msn_;
   MSN expected_read_msn_;
+  std::uint32_t write_octets_ = 0;    ///< of the last Write since a message on queue 0
+  bool write_ended_ = false;          ///< it is whole
+  bool immediate_kept_ = false;       ///< for the Send that is to come
+  bool kept_solicited_ = false;
+  wire::Immediate kept_immediate_;
 
   // Teardown.
   bool peer_closed_ = false;

@@ -276,7 +276,8 @@ TEST_F(APITest, SendOperationsBeyondOursAreRefused) {
     ibv_qp* qp = ibv_create_qp_ex(context, &attr);
     constexpr std::uint64_t kOurs = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND |
                                     IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_LOCAL_INV |
-                                    IBV_QP_EX_WITH_SEND_WITH_INV;
+                                    IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                                    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     EXPECT_EQ(qp != nullptr, (flags & kOurs) != 0) << flags;
     if (qp == nullptr) {
       EXPECT_EQ(errno, EOPNOTSUPP);

@@ -35,11 +35,11 @@ void end_poll(ibv_cq_ex* cq) { to_object(cq)->cq.end_walk(); }
 
 const device::CompletionEntry& entry_of(ibv_cq_ex* cq) { return *to_object(cq)->entry; }
 
-ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return to_wc_opcode(entry_of(cq).opcode); }
+ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return to_wc_opcode(entry_of(cq)); }
 std::uint32_t read_vendor_err(ibv_cq_ex* cq) { return to_vendor_error(entry_of(cq).status); }
 std::uint32_t read_byte_len(ibv_cq_ex* cq) { return entry_of(cq).octets; }
 /// The verbs read an invalidated STag here as well.
-__be32 read_imm_data(ibv_cq_ex* cq) { return entry_of(cq).invalidated_stag; }
+__be32 read_imm_data(ibv_cq_ex* cq) { return to_imm_data(entry_of(cq)); }
 std::uint32_t read_qp_num(ibv_cq_ex* cq) { return entry_of(cq).qp_number; }
 unsigned read_wc_flags(ibv_cq_ex* cq) { return to_wc_flags(entry_of(cq)); }
 std::uint64_t read_completion_ts(ibv_cq_ex* cq) { return entry_of(cq).timestamp_ns; }

@@ -1,4 +1,5 @@
 // Completions, events, states, and what a fork leaves of the objects.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
@@ -27,6 +28,7 @@ TEST_F(FrontTest, EveryStatusHasItsOwnName) {
       {Status::BadResponse, IBV_WC_BAD_RESP_ERR},
       {Status::RemoteAccess, IBV_WC_REM_ACCESS_ERR},
       {Status::RemoteOperation, IBV_WC_REM_OP_ERR},
+      {Status::RemoteInvalidRequest, IBV_WC_REM_INV_REQ_ERR},
       {Status::Fatal, IBV_WC_FATAL_ERR},
   };
   for (const auto& [status, name] : kRows) {
@@ -183,6 +185,35 @@ TEST_F(FrontTest, ExtendedPollingReadsWhatWasAskedFor) {
   attr.comp_mask = 1;
   EXPECT_EQ(ibv_start_poll(extended, &attr), EINVAL);
   EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(extended)), 0);
+}
+
+TEST_F(FrontTest, ImmediateDataIsReadInNetworkOrder) {
+  struct Row {
+    std::uint8_t flags;
+    ibv_wc_opcode opcode;
+    unsigned wc_flags;
+    std::uint32_t word;
+  };
+  constexpr unsigned kWith = device::kImmediate;
+  const Row rows[] = {
+      {0, IBV_WC_RECV, 0, 0x77},
+      {device::kInvalidated, IBV_WC_RECV, IBV_WC_WITH_INV, 0x77},
+      {kWith, IBV_WC_RECV, IBV_WC_WITH_IMM, htonl(0xa1b2c3d4)},
+      {kWith | device::kOfWrite, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM, htonl(0xa1b2c3d4)},
+  };
+  for (const Row& row : rows) {
+    device::CompletionEntry entry = {};
+    entry.opcode = device::CompletionOpcode::Receive;
+    entry.flags = row.flags;
+    entry.invalidated_stag = 0x77;
+    entry.immediate = 0xa1b2c3d401020304;
+    device.complete(cq->handle, entry);
+    ibv_wc wc;
+    ASSERT_EQ(ibv_poll_cq(cq, 1, &wc), 1);
+    EXPECT_EQ(wc.opcode, row.opcode);
+    EXPECT_EQ(wc.wc_flags, row.wc_flags);
+    EXPECT_EQ(wc.imm_data, row.word);
+  }
 }
 
 TEST_F(FrontTest, TheConnectionManagersLibraryFindsItsQPs) {

@@ -10,10 +10,10 @@ int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) {
   const auto translate = [&wc](const device::CompletionEntry& entry) {
     wc->wr_id = entry.wr_id;
     wc->status = to_wc_status(entry.status);
-    wc->opcode = to_wc_opcode(entry.opcode);
+    wc->opcode = to_wc_opcode(entry);
     wc->vendor_err = to_vendor_error(entry.status);
     wc->byte_len = entry.octets;
-    wc->invalidated_rkey = entry.invalidated_stag;
+    wc->imm_data = to_imm_data(entry);
     wc->qp_num = entry.qp_number;
     wc->src_qp = 0;
     wc->wc_flags = to_wc_flags(entry);

@@ -19,7 +19,7 @@ struct OpcodeTraits {
   bool supported = false;
   device::SendOpcode opcode = device::SendOpcode::Send;
   bool remote = false;      ///< wr.rdma is valid
-  bool invalidates = false; ///< invalidate_rkey is valid
+  bool invalidates = false; ///< invalidate_rkey, or imm_data in the same place, is valid
   bool solicitable = false;
   bool inlinable = false;
   std::uint32_t sges_max = device::kSGECountMax;
@@ -33,6 +33,8 @@ constexpr std::array<OpcodeTraits, kOpcodeCount> kOpcodes = [] {
   rows[IBV_WR_SEND] = {true, Opcode::Send, false, false, true, true};
   rows[IBV_WR_SEND_WITH_INV] = {true, Opcode::SendInvalidate, false, true, true, true};
   rows[IBV_WR_RDMA_WRITE] = {true, Opcode::Write, true, false, false, true};
+  rows[IBV_WR_RDMA_WRITE_WITH_IMM] = {true, Opcode::WriteImmediate, true, true, true, true};
+  rows[IBV_WR_SEND_WITH_IMM] = {true, Opcode::SendImmediate, false, true, true, true};
   // RFC 5040 §5.2: a Read has one sink buffer.
   rows[IBV_WR_RDMA_READ] = {true, Opcode::Read, true, false, false, false, 1};
   rows[IBV_WR_LOCAL_INV] = {true, Opcode::LocalInvalidate, false, true, false, false, 0};

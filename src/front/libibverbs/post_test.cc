@@ -1,10 +1,12 @@
 // Posting: what work requests look like in the rings, and what stops a list.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "front/libibverbs/testing/front_test.h"
 
@@ -55,6 +57,20 @@ TEST_F(FrontTest, EachOpcodeIsTranslated) {
   EXPECT_EQ(entry.opcode, device::SendOpcode::SendInvalidate);
   EXPECT_EQ(entry.invalidate_stag, 0x77u);
   EXPECT_EQ(entry.flags, device::kSolicited);
+
+  wr.imm_data = htonl(0xa1b2c3d4);
+  for (const auto& [posted, opcode] :
+       {std::pair{IBV_WR_RDMA_WRITE_WITH_IMM, device::SendOpcode::WriteImmediate},
+        std::pair{IBV_WR_SEND_WITH_IMM, device::SendOpcode::SendImmediate}}) {
+    wr.opcode = posted;
+    ASSERT_EQ(post(&wr), 0);
+    entry = take();
+    EXPECT_EQ(entry.opcode, opcode);
+    EXPECT_EQ(entry.immediate, htonl(0xa1b2c3d4)) << "as it was given";
+    EXPECT_EQ(entry.flags, device::kSolicited);
+    EXPECT_EQ(entry.remote_stag, posted == IBV_WR_SEND_WITH_IMM ? 0 : 0xaabbu);
+  }
+  wr.invalidate_rkey = 0x77;
 
   wr.opcode = IBV_WR_LOCAL_INV;
   wr.num_sge = 0;
@@ -111,8 +127,6 @@ TEST_F(FrontTest, ABadRequestStopsTheListAndKeepsTheFirstOnes) {
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.sg_list = nullptr; }), EINVAL);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = static_cast<ibv_wr_opcode>(99); }), EINVAL);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = static_cast<ibv_wr_opcode>(-1); }), EINVAL);
-  EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM; }), EOPNOTSUPP);
-  EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = IBV_WR_SEND_WITH_IMM; }), EOPNOTSUPP);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP; }), EOPNOTSUPP);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = IBV_WR_BIND_MW; }), EOPNOTSUPP);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) {

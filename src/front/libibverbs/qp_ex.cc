@@ -47,8 +47,9 @@ void wr_abort(ibv_qp_ex* qp) {
 
 std::uint8_t to_flags(const QPObject& object, device::SendOpcode opcode) {
   const unsigned wanted = object.wr_flags;
-  const bool send =
-      opcode == device::SendOpcode::Send || opcode == device::SendOpcode::SendInvalidate;
+  using Opcode = device::SendOpcode;
+  const bool send = opcode == Opcode::Send || opcode == Opcode::SendInvalidate ||
+                    opcode == Opcode::SendImmediate || opcode == Opcode::WriteImmediate;
   std::uint8_t flags = 0;
   if ((wanted & IBV_SEND_SIGNALED) != 0 || object.qp.shape().signal_all) {
     flags |= device::kSignaled;
@@ -88,15 +89,26 @@ void wr_local_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
   if (auto* entry = begin(qp, device::SendOpcode::LocalInvalidate)) entry->invalidate_stag = rkey;
 }
 
-void begin_remote(ibv_qp_ex* qp, device::SendOpcode opcode, std::uint32_t rkey,
-                  std::uint64_t address) {
-  if (auto* entry = begin(qp, opcode)) {
+void wr_send_imm(ibv_qp_ex* qp, __be32 imm_data) {
+  if (auto* entry = begin(qp, device::SendOpcode::SendImmediate)) entry->immediate = imm_data;
+}
+
+device::SendEntry* begin_remote(ibv_qp_ex* qp, device::SendOpcode opcode, std::uint32_t rkey,
+                                std::uint64_t address) {
+  device::SendEntry* entry = begin(qp, opcode);
+  if (entry != nullptr) {
     entry->remote_stag = rkey;
     entry->remote_to = address;
   }
+  return entry;
 }
 void wr_rdma_write(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address) {
   begin_remote(qp, device::SendOpcode::Write, rkey, address);
+}
+void wr_rdma_write_imm(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address,
+                       __be32 imm_data) {
+  auto* entry = begin_remote(qp, device::SendOpcode::WriteImmediate, rkey, address);
+  if (entry != nullptr) entry->immediate = imm_data;
 }
 void wr_rdma_read(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address) {
   begin_remote(qp, device::SendOpcode::Read, rkey, address);
@@ -172,8 +184,10 @@ void set_qp_ex_operations(ibv_qp_ex* qp) {
   qp->wr_abort = wr_abort;
   qp->wr_send = wr_send;
   qp->wr_send_inv = wr_send_inv;
+  qp->wr_send_imm = wr_send_imm;
   qp->wr_local_inv = wr_local_inv;
   qp->wr_rdma_write = wr_rdma_write;
+  qp->wr_rdma_write_imm = wr_rdma_write_imm;
   qp->wr_rdma_read = wr_rdma_read;
   qp->wr_set_sge = wr_set_sge;
   qp->wr_set_sge_list = wr_set_sge_list;
@@ -183,8 +197,6 @@ void set_qp_ex_operations(ibv_qp_ex* qp) {
   refuse_request(qp->wr_atomic_cmp_swp);
   refuse_request(qp->wr_atomic_fetch_add);
   refuse_request(qp->wr_bind_mw);
-  refuse_request(qp->wr_rdma_write_imm);
-  refuse_request(qp->wr_send_imm);
   refuse_request(qp->wr_send_tso);
   refuse_request(qp->wr_set_ud_addr);
   refuse_request(qp->wr_set_xrc_srqn);

@@ -1,4 +1,5 @@
 // Work requests built by calls.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
@@ -21,7 +22,8 @@ class BuilderTest : public FrontTest {
     attr.cap = {4, 4, 2, 2, 32};
     attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     attr.pd = pd;
-    attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE;
+    attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE |
+                          IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     qp = ibv_create_qp_ex(context, &attr);
     ASSERT_NE(qp, nullptr);
     builder = ibv_qp_to_qp_ex(qp);
@@ -58,6 +60,23 @@ TEST_F(BuilderTest, RequestsArePostedTogether) {
   EXPECT_EQ(std::string(taken_inline.begin(), taken_inline.end()), "hello");
 }
 
+TEST_F(BuilderTest, ImmediateDataGoesAlong) {
+  ibv_wr_start(builder);
+  builder->wr_flags = IBV_SEND_SOLICITED;
+  ibv_wr_rdma_write_imm(builder, 0x55, 0x1000, htonl(0xa1b2c3d4));
+  ibv_wr_set_inline_data(builder, buffer, 3);
+  ibv_wr_send_imm(builder, htonl(7));
+  ASSERT_EQ(ibv_wr_complete(builder), 0);
+  auto entry = take();
+  EXPECT_EQ(entry.opcode, device::SendOpcode::WriteImmediate);
+  EXPECT_EQ(entry.remote_stag, 0x55u);
+  EXPECT_EQ(entry.immediate, htonl(0xa1b2c3d4));
+  EXPECT_EQ(entry.flags, device::kInline | device::kSolicited);
+  entry = take();
+  EXPECT_EQ(entry.opcode, device::SendOpcode::SendImmediate);
+  EXPECT_EQ(entry.immediate, htonl(7));
+}
+
 TEST_F(BuilderTest, OneMistakeAndNothingIsPosted) {
   const auto code_of = [&](auto mistake) {
     ibv_wr_start(builder);
@@ -71,7 +90,7 @@ TEST_F(BuilderTest, OneMistakeAndNothingIsPosted) {
   ibv_sge sges[3] = {};
   EXPECT_EQ(code_of([&] { ibv_wr_set_sge_list(builder, 3, sges); }), EINVAL);
   EXPECT_EQ(code_of([&] { ibv_wr_set_inline_data(builder, buffer, 33); }), EINVAL);
-  EXPECT_EQ(code_of([&] { ibv_wr_send_imm(builder, 1); }), EOPNOTSUPP);
+  EXPECT_EQ(code_of([&] { ibv_wr_send_tso(builder, nullptr, 0, 0); }), EOPNOTSUPP);
   EXPECT_EQ(code_of([&] {
               for (int i = 0; i < 4; ++i) ibv_wr_send(builder);
             }),

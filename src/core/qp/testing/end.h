@@ -84,6 +84,15 @@ class End {
   std::uint64_t read(std::vector<SGE> sink, STag stag, std::uint64_t to) {
     return post({.opcode = WorkOpcode::Read, .remote_stag = stag, .remote_to = to}, sink);
   }
+  std::uint64_t write_immediate(std::string_view text, STag stag, std::uint64_t to,
+                                std::uint64_t value, bool solicited = false) {
+    return post({.opcode = WorkOpcode::WriteImmediate, .solicited = solicited, .remote_stag = stag,
+                 .remote_to = to, .immediate = {value}}, {}, bytes(text));
+  }
+  std::uint64_t send_immediate(std::string_view text, std::uint64_t value, bool solicited = false) {
+    return post({.opcode = WorkOpcode::SendImmediate, .solicited = solicited,
+                 .immediate = {value}}, {}, bytes(text));
+  }
   std::uint64_t receive(std::vector<SGE> sges = {}) {
     queues.receives.push_back({++last_id_, std::move(sges)});
     return last_id_;

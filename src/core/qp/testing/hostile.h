@@ -77,6 +77,12 @@ inline Bytes read_request(std::uint32_t msn, const wire::ReadRequest& request) {
   request.encode(payload);
   return untagged(wire::Opcode::ReadRequest, 1, msn, 0, payload);
 }
+inline Bytes immediate(std::uint32_t msn, std::uint64_t value,
+                       wire::Opcode opcode = wire::Opcode::Immediate) {
+  Bytes payload(wire::Immediate::kOctets);
+  wire::Immediate{value}.encode(payload);
+  return untagged(opcode, 0, msn, 0, payload);
+}
 /// A Terminate as RFC 5040 §4.8 wants it: `about` empty for no headers; `read_request` quotes the
 /// octets behind the DDP header too.
 inline Bytes terminate(std::uint16_t error, const Bytes& about = {}, bool read_request = false) {

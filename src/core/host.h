@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/octets.h"
+#include "core/atomic.h"
 #include "core/work.h"
 
 namespace weft::core {
@@ -27,6 +28,10 @@ class Mover {
                      std::uint32_t* state) = 0;
   /// Arrived octets to registered memory.
   virtual bool place(std::uint8_t* target, Octets source) = 0;
+  /// Changes the number of 64 bits at `target`, which is aligned to 8 octets and in this machine's
+  /// order, indivisibly against every other update; `*original` is what stood there before.
+  virtual bool update(std::uint8_t* target, const AtomicChange& change,
+                      std::uint64_t* original) = 0;
 
  protected:
   ~Mover() = default;

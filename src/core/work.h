@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/octets.h"
+#include "wire/atomic.h"
 #include "wire/immediate.h"
 #include "wire/numbers.h"
 
@@ -29,6 +30,8 @@ enum class WorkOpcode : std::uint8_t {
   LocalInvalidate,
   WriteImmediate,   ///< Write, then Immediate Data
   SendImmediate,    ///< Immediate Data that joins the Send behind it
+  FetchAdd,
+  CompareSwap,
   Receive,          ///< only in completions
 };
 
@@ -39,11 +42,13 @@ struct SendWR {
   bool solicited = false;    ///< Sends, WriteImmediate: Solicited Event at the target
   bool read_fence = false;   ///< start only when earlier Reads have completed (verbs draft §8.2.2)
   bool local_fence = false;  ///< start only when all earlier WRs have completed
-  std::span<const SGE> sges; ///< gather list; of a Read: the sink, at most one entry
+  std::span<const SGE> sges; ///< gather list; of a Read: the sink, at most one entry; of an atomic:
+                             ///< where the original value goes, one entry of at least 8 octets
   Octets inline_data;        ///< instead of sges, when not empty
-  STag remote_stag;          ///< Write: sink; Read: source
+  STag remote_stag;          ///< Write: sink; Read: source; atomics: target
   std::uint64_t remote_to = 0;
   STag invalidate_stag;      ///< SendInvalidate, LocalInvalidate
+  const wire::AtomicOperands* operands = nullptr;  ///< of atomics; valid as long as `sges`
   wire::Immediate immediate; ///< WriteImmediate: all of it; SendImmediate: the first four octets
 };
 

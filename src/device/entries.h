@@ -26,6 +26,8 @@ enum class SendOpcode : std::uint8_t {
   LocalInvalidate,
   WriteImmediate,
   SendImmediate,
+  FetchAdd,
+  CompareSwap,
 };
 
 enum SendFlag : std::uint8_t {
@@ -35,6 +37,14 @@ enum SendFlag : std::uint8_t {
   kLocalFence = 1 << 3,
   kInline = 1 << 4,  ///< inline_octets octets follow instead of SGEs
 };
+
+/// The operands of FetchAdd and CompareSwap, behind the one SGE, which has room for 8 octets: the
+/// original value goes there. All in the order of the host.
+struct AtomicEntry {
+  std::uint64_t operand;  ///< what to add, or to swap in
+  std::uint64_t compare;
+};
+static_assert(sizeof(AtomicEntry) == 16);
 
 /// A send queue entry. SGEs or inline octets follow directly: two SGEs or 32 octets of inline data
 /// fit the first cache line.
@@ -52,6 +62,7 @@ struct SendEntry {
   std::uint32_t inline_octets;
 
   SGEntry* sges() { return reinterpret_cast<SGEntry*>(this + 1); }
+  AtomicEntry* atomic() { return reinterpret_cast<AtomicEntry*>(sges() + 1); }
   std::uint8_t* inline_data() { return reinterpret_cast<std::uint8_t*>(this + 1); }
 };
 static_assert(sizeof(SendEntry) == 32);
@@ -88,6 +99,8 @@ enum class CompletionOpcode : std::uint8_t {
   LocalInvalidate,
   WriteImmediate,
   SendImmediate,
+  FetchAdd,
+  CompareSwap,
   Receive,
 };
 enum CompletionFlag : std::uint8_t {

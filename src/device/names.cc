@@ -7,7 +7,7 @@
 namespace weft::device {
 namespace {
 
-constexpr std::array<const char*, 8> kSendOpcodes = {
+constexpr std::array<const char*, 10> kSendOpcodes = {
     "Send",
     "Send with Invalidate",
     "RDMA Write",
@@ -16,8 +16,10 @@ constexpr std::array<const char*, 8> kSendOpcodes = {
     "Local Invalidate",
     "RDMA Write with Immediate",
     "Send with Immediate",
+    "FetchAdd",
+    "CmpSwap",
 };
-static_assert(kSendOpcodes.size() == static_cast<std::size_t>(SendOpcode::SendImmediate) + 1);
+static_assert(kSendOpcodes.size() == static_cast<std::size_t>(SendOpcode::CompareSwap) + 1);
 
 constexpr std::array<const char*, 10> kStatuses = {
     "success",
@@ -33,7 +35,7 @@ constexpr std::array<const char*, 10> kStatuses = {
 };
 static_assert(kStatuses.size() == static_cast<std::size_t>(CompletionStatus::Fatal) + 1);
 
-constexpr std::array<const char*, 9> kCompletionOpcodes = {
+constexpr std::array<const char*, 11> kCompletionOpcodes = {
     "Send",
     "Send with Invalidate",
     "RDMA Write",
@@ -42,6 +44,8 @@ constexpr std::array<const char*, 9> kCompletionOpcodes = {
     "Local Invalidate",
     "RDMA Write with Immediate",
     "Send with Immediate",
+    "FetchAdd",
+    "CmpSwap",
     "Receive",
 };
 static_assert(kCompletionOpcodes.size() == static_cast<std::size_t>(CompletionOpcode::Receive) + 1);

@@ -159,4 +159,18 @@ bool GuardedMover::place(std::uint8_t* target, Octets source) {
   return guarded(target, source.size(), [&] { std::memcpy(target, source.data(), source.size()); });
 }
 
+//= EXT-07
+bool GuardedMover::update(std::uint8_t* target, const core::AtomicChange& change,
+                          std::uint64_t* original) {
+  return guarded(target, sizeof *original, [&] {
+    // Registered memory holds what its owner makes of it; here it is a number.
+    std::atomic_ref<std::uint64_t> number(*reinterpret_cast<std::uint64_t*>(target));
+    *original = number.load();
+    for (;;) {
+      const std::uint64_t changed = change.applied_to(*original);
+      if (changed == *original || number.compare_exchange_weak(*original, changed)) return;
+    }
+  });
+}
+
 }  // namespace weft::engine

@@ -24,6 +24,10 @@ class GuardedMover final : public core::Mover {
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
              std::uint32_t* state) override;
   bool place(std::uint8_t* target, Octets source) override;
+  /// One atomic instruction of the CPU: indivisible against all threads and processes too, as long
+  /// as they use such, too.
+  bool update(std::uint8_t* target, const core::AtomicChange& change,
+              std::uint64_t* original) override;
 };
 
 }  // namespace weft::engine

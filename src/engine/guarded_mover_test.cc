@@ -51,6 +51,22 @@ std::uint8_t* unmapped_page() {
   return static_cast<std::uint8_t*>(page);
 }
 
+TEST(GuardedMoverTest, AnAtomicOperationOnAVanishedPageIsRefused) {
+  GuardedMover::install_handler();
+  GuardedMover mover;
+  std::uint64_t original = 0;
+  alignas(8) std::uint64_t number = 40;
+  auto* there = reinterpret_cast<std::uint8_t*>(&number);
+  EXPECT_TRUE(mover.update(there, {wire::AtomicOpcode::FetchAdd, {.data = 2}}, &original));
+  EXPECT_EQ(original, 40u);
+  EXPECT_EQ(number, 42u);
+  EXPECT_FALSE(
+      mover.update(unmapped_page(), {wire::AtomicOpcode::FetchAdd, {.data = 2}}, &original));
+  void* read_only = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_FALSE(mover.update(static_cast<std::uint8_t*>(read_only),
+                            {wire::AtomicOpcode::FetchAdd, {.data = 2}}, &original));
+}
+
 TEST(GuardedMoverTest, HandlersThatCallEachOtherDoNotGoRound) {
   const int status = status_of_child([] {
     GuardedMover::install_handler();

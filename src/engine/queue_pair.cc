@@ -15,8 +15,8 @@ static_assert(static_cast<int>(device::CompletionStatus::Flushed) ==
               static_cast<int>(core::WorkStatus::Flushed));
 static_assert(static_cast<int>(device::CompletionOpcode::Receive) ==
               static_cast<int>(core::WorkOpcode::Receive));
-static_assert(static_cast<int>(device::SendOpcode::SendImmediate) ==
-              static_cast<int>(core::WorkOpcode::SendImmediate));
+static_assert(static_cast<int>(device::SendOpcode::CompareSwap) ==
+              static_cast<int>(core::WorkOpcode::CompareSwap));
 static_assert(static_cast<int>(device::kZeroBased) == static_cast<int>(core::kZeroBased));
 static_assert(sizeof(device::SGEntry) == sizeof(core::SGE));
 static_assert(device::kSGECountMax == core::kSGECountMax);
@@ -28,11 +28,13 @@ namespace {
 constexpr std::size_t kFlagOctetsMax = 8;
 
 // The last of the opcodes that the host may post.
-constexpr device::SendOpcode kSendOpcodeMax = device::SendOpcode::SendImmediate;
+constexpr device::SendOpcode kSendOpcodeMax = device::SendOpcode::CompareSwap;
 
 std::size_t send_entry_octets(const device::QPRequest& request) {
+  constexpr std::size_t kAtomicOctets = sizeof(device::SGEntry) + sizeof(device::AtomicEntry);
   return sizeof(device::SendEntry) +
-         std::max<std::size_t>(request.send_sges * sizeof(device::SGEntry), request.inline_octets);
+         std::max<std::size_t>({request.send_sges * sizeof(device::SGEntry), request.inline_octets,
+                                kAtomicOctets});
 }
 std::size_t receive_entry_octets(const device::QPRequest& request) {
   return sizeof(device::ReceiveEntry) + request.receive_sges * sizeof(device::SGEntry);
@@ -124,7 +126,20 @@ bool QueuePair::take_send(core::SendWR& wr) {
                 entry.sge_count * sizeof(core::SGE));
     wr.sges = std::span(sge_copy_).first(entry.sge_count);
   }
+  if (entry.opcode >= device::SendOpcode::FetchAdd) take_operands(*shared, wr);
   return true;
+}
+
+void QueuePair::take_operands(device::SendEntry& shared, core::SendWR& wr) {
+  constexpr std::uint64_t kAllBits = ~std::uint64_t{0};
+  const device::AtomicEntry entry = *shared.atomic();
+  operand_copy_ = {};
+  operand_copy_.data = entry.operand;
+  if (wr.opcode == core::WorkOpcode::CompareSwap) {
+    operand_copy_.data_mask = operand_copy_.compare_mask = kAllBits;
+    operand_copy_.compare = entry.compare;
+  }
+  wr.operands = &operand_copy_;
 }
 
 bool QueuePair::take_from(device::Ring& ring, std::uint32_t sge_limit, core::ReceiveWR& wr) {

@@ -1,4 +1,4 @@
-// What RFC 7306 adds, over real connections and from the public API: immediate data.
+// What RFC 7306 adds, over real connections and from the public API: immediate data, atomics.
 #include <arpa/inet.h>
 
 #include "front/testing/program.h"
@@ -166,6 +166,113 @@ TEST_P(Extensions, ImmediateDataSolicitsAnEvent) {
   drop(server);
   EXPECT_EQ(ibv_destroy_comp_channel(events), 0);
   expect(RDMA_CM_EVENT_DISCONNECTED);
+}
+
+ibv_send_wr atomic_wr(std::uint64_t wr_id, ibv_wr_opcode opcode, ibv_sge* place,
+                      std::uint64_t remote, std::uint32_t rkey, std::uint64_t compare_add,
+                      std::uint64_t swap = 0) {
+  ibv_send_wr wr{};
+  wr.wr_id = wr_id;
+  wr.opcode = opcode;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.sg_list = place;
+  wr.num_sge = 1;
+  wr.wr.atomic.remote_addr = remote;
+  wr.wr.atomic.rkey = rkey;
+  wr.wr.atomic.compare_add = compare_add;
+  wr.wr.atomic.swap = swap;
+  return wr;
+}
+std::uint64_t number_at(const End& end, std::size_t offset) {
+  std::uint64_t value;
+  std::memcpy(&value, end.memory.data() + offset, sizeof value);
+  return value;
+}
+
+TEST_P(Extensions, AtomicsBringTheOriginalValue) {
+  ASSERT_NO_FATAL_FAILURE(connect());
+  const std::uint64_t start = 0x1122334455667788;
+  std::memcpy(server.memory.data() + 64, &start, sizeof start);
+  const auto post = [&](std::uint64_t wr_id, ibv_wr_opcode opcode, std::uint64_t compare_add,
+                        std::uint64_t swap) {
+    ibv_sge place = client.sge(8 * wr_id, 8);
+    return client.post(
+        atomic_wr(wr_id, opcode, &place, server.address(64), server.mr->rkey, compare_add, swap));
+  };
+  ASSERT_EQ(post(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 0x11, 0), 0);
+  ASSERT_EQ(post(2, IBV_WR_ATOMIC_CMP_AND_SWP, start + 0x11, 42), 0);
+  ASSERT_EQ(post(3, IBV_WR_ATOMIC_CMP_AND_SWP, start, 43), 0);
+  ASSERT_EQ(post(4, IBV_WR_ATOMIC_FETCH_AND_ADD, ~std::uint64_t{0}, 0), 0);
+  // More than may be open at once: they wait for each other.
+  for (std::uint64_t i = 5; i < 20; ++i) ASSERT_EQ(post(i, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0), 0);
+  const std::uint64_t originals[] = {start, start + 0x11, 42, 42};
+  for (std::uint64_t i = 1; i < 20; ++i) {
+    const bool swaps = i == 2 || i == 3;
+    EXPECT_EQ(client.complete(i, swaps ? IBV_WC_COMP_SWAP : IBV_WC_FETCH_ADD).byte_len, 8u);
+    EXPECT_EQ(number_at(client, 8 * i), i <= 4 ? originals[i - 1] : 41 + i - 5);
+  }
+  EXPECT_EQ(number_at(server, 64), 56u);
+}
+
+TEST_P(Extensions, AtomicsByCalls) {
+  EndOptions options;
+  options.send_ops = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
+  ASSERT_NO_FATAL_FAILURE(connect(options));
+  ibv_qp_ex* qp = ibv_qp_to_qp_ex(client.qp());
+  ASSERT_NE(qp, nullptr);
+  ibv_wr_start(qp);
+  qp->wr_flags = IBV_SEND_SIGNALED;
+  qp->wr_id = 1;
+  ibv_wr_atomic_fetch_add(qp, server.mr->rkey, server.address(8), 7);
+  ibv_wr_set_sge(qp, client.mr->lkey, client.address(0), 8);
+  qp->wr_id = 2;
+  ibv_wr_atomic_cmp_swp(qp, server.mr->rkey, server.address(8), 7, 9);
+  ibv_wr_set_sge(qp, client.mr->lkey, client.address(8), 8);
+  ASSERT_EQ(ibv_wr_complete(qp), 0);
+  client.complete(1, IBV_WC_FETCH_ADD);
+  client.complete(2, IBV_WC_COMP_SWAP);
+  EXPECT_EQ(number_at(client, 0), 0u);
+  EXPECT_EQ(number_at(client, 8), 7u);
+  EXPECT_EQ(number_at(server, 8), 9u);
+  ibv_wr_start(qp);
+  ibv_wr_atomic_fetch_add(qp, server.mr->rkey, server.address(8), 7);
+  const ibv_sge two[] = {client.sge(0, 8), client.sge(8, 8)};
+  ibv_wr_set_sge_list(qp, 2, two);
+  EXPECT_EQ(ibv_wr_complete(qp), EINVAL);
+}
+
+struct Refusal {
+  const char* what;
+  std::size_t offset;
+  int access;
+  ibv_wc_status status;
+};
+
+TEST_P(Extensions, AnAtomicThatMayNotBeEndsTheConnection) {
+  constexpr int kRest = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  for (const Refusal& c :
+       {Refusal{"not aligned", 4, kRest | IBV_ACCESS_REMOTE_ATOMIC, IBV_WC_REM_INV_REQ_ERR},
+        Refusal{"no right", 8, kRest, IBV_WC_REM_ACCESS_ERR},
+        Refusal{"over the end", 64, kRest | IBV_ACCESS_REMOTE_ATOMIC, IBV_WC_REM_ACCESS_ERR}}) {
+    SCOPED_TRACE(c.what);
+    ASSERT_NO_FATAL_FAILURE(connect());
+    std::vector<std::uint64_t> words(8, 1);
+    ibv_mr* target = ibv_reg_mr(server.id->pd, words.data(), 64, c.access);
+    ASSERT_NE(target, nullptr);
+    ibv_sge place = client.sge(0, 8);
+    ASSERT_EQ(client.post(atomic_wr(1, IBV_WR_ATOMIC_FETCH_AND_ADD, &place,
+                                    reinterpret_cast<std::uintptr_t>(words.data()) + c.offset,
+                                    target->rkey, 1)),
+              0);
+    const auto failed = client.complete(1);
+    ASSERT_EQ(failed.size(), 1u);
+    EXPECT_EQ(failed[0].status, c.status) << ibv_wc_status_str(failed[0].status);
+    expect_on_both(RDMA_CM_EVENT_DISCONNECTED);
+    EXPECT_EQ(words, std::vector<std::uint64_t>(8, 1));
+    EXPECT_EQ(ibv_dereg_mr(target), 0);
+    drop(client);
+    drop(server);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Extensions, kFamilies, family_name);

@@ -193,7 +193,7 @@ TEST_P(Data, RequestsBuiltByCalls) {
   ibv_wr_abort(qp);
   ibv_wr_start(qp);
   ibv_wr_send(qp);
-  ibv_wr_atomic_fetch_add(qp, 1, 2, 3);
+  ibv_wr_send_tso(qp, text, 1, 1);
   EXPECT_EQ(ibv_wr_complete(qp), EOPNOTSUPP);
   ASSERT_EQ(server.receive(21, {}), 0);
   ibv_wr_start(qp);

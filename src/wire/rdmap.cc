@@ -15,8 +15,7 @@ constexpr bool kNo = false;
 }  // namespace
 
 // clang-format off
-// Terminate has a header of varying length, so its row says 0 like the messages with payload. The
-// RFC 7306 rows are complete but unsupported: the core knows them by name and refuses them.
+// Terminate has a header of varying length, so its row says 0 like the messages with payload.
 constexpr std::array<OpcodeTraits, 16> kOpcodes{{
   // model          queue              fixed supported solicited invalidates
   {Model::Tagged,   kNoQueue,              0, kYes, kNo,  kNo,  "RDMA Write"},
@@ -31,8 +30,8 @@ constexpr std::array<OpcodeTraits, 16> kOpcodes{{
   {Model::Untagged, kSendQueue,            8, kYes, kNo,  kNo,  "Immediate Data"},
   {Model::Untagged, kSendQueue,            8, kYes, kYes, kNo,  "Immediate Data with Solicited "
                                                                 "Event"},
-  {Model::Untagged, kReadRequestQueue,    52, kNo,  kNo,  kNo,  "Atomic Request"},
-  {Model::Untagged, kAtomicResponseQueue, 12, kNo,  kNo,  kNo,  "Atomic Response"},
+  {Model::Untagged, kReadRequestQueue,    52, kYes, kNo,  kNo,  "Atomic Request"},
+  {Model::Untagged, kAtomicResponseQueue, 12, kYes, kNo,  kNo,  "Atomic Response"},
   {Model::None,     kNoQueue,              0, kNo,  kNo,  kNo,  "unassigned opcode 0xc"},
   {Model::None,     kNoQueue,              0, kNo,  kNo,  kNo,  "unassigned opcode 0xd"},
   {Model::None,     kNoQueue,              0, kNo,  kNo,  kNo,  "unassigned opcode 0xe"},

@@ -38,8 +38,8 @@ TEST(Opcodes, TableMatchesTheFigures) {
       {0x7, Model::Untagged, 2, 0, true, "Terminate"},
       {0x8, Model::Untagged, 0, 8, true, "Immediate Data"},
       {0x9, Model::Untagged, 0, 8, true, "Immediate Data with Solicited Event"},
-      {0xa, Model::Untagged, 1, 52, false, "Atomic Request"},
-      {0xb, Model::Untagged, 3, 12, false, "Atomic Response"},
+      {0xa, Model::Untagged, 1, 52, true, "Atomic Request"},
+      {0xb, Model::Untagged, 3, 12, true, "Atomic Response"},
   };
   for (const ExpectedRow& row : kRows) {
     SCOPED_TRACE(row.name);

@@ -39,6 +39,7 @@ class PlainMover final : public core::Mover {
     return false;
   }
   bool place(std::uint8_t*, Octets) override { return false; }
+  bool update(std::uint8_t*, const core::AtomicChange&, std::uint64_t*) override { return false; }
 };
 
 /// What is known about a capture: FPDUs from client and from server over all its connections. The

@@ -64,6 +64,18 @@ bool ArenaMover::place(std::uint8_t* target, Octets source) {
   return true;
 }
 
+bool ArenaMover::update(std::uint8_t* target, const core::AtomicChange& change,
+                        std::uint64_t* original) {
+  check("an atomic operation", target, sizeof *original, true);
+  if (verdict_.failed()) return true;
+  std::memcpy(original, target, sizeof *original);
+  std::uint64_t changed = change.applied_to(*original);
+  if (verdict_.breaks_once("atomic-wrong")) changed ^= 1;
+  std::memcpy(target, &changed, sizeof changed);
+  if (verdict_.breaks_once("original-wrong")) *original ^= 1;
+  return true;
+}
+
 // Endpoint.
 
 Endpoint::Endpoint(const Settings& settings, std::size_t end, Verdict& verdict,

@@ -27,6 +27,7 @@ class ArenaMover final : public core::Mover {
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
              std::uint32_t* state) override;
   bool place(std::uint8_t* target, Octets source) override;
+  bool update(std::uint8_t* target, const core::AtomicChange&, std::uint64_t* original) override;
 
  private:
   void check(const char* what, const std::uint8_t* address, std::size_t octets, bool write);

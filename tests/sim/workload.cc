@@ -443,6 +443,10 @@ const char* name(WorkOpcode opcode) {
       return "Write with Immediate";
     case WorkOpcode::SendImmediate:
       return "Send with Immediate";
+    case WorkOpcode::FetchAdd:
+      return "FetchAdd";
+    case WorkOpcode::CompareSwap:
+      return "CmpSwap";
     case WorkOpcode::Receive:
       return "Receive";
   }

@@ -34,6 +34,7 @@ class PlainMover final : public Mover {
     return false;
   }
   bool place(std::uint8_t*, Octets) override { return false; }
+  bool update(std::uint8_t*, const AtomicChange&, std::uint64_t*) override { return false; }
 };
 
 struct Outcome {

@@ -43,6 +43,7 @@ class TestMover final : public Mover {
     std::memcpy(target, source.data(), source.size());
     return true;
   }
+  bool update(std::uint8_t*, const AtomicChange&, std::uint64_t*) override { return false; }
 
   const std::uint8_t* gone = nullptr;
   std::size_t gone_octets = 0;

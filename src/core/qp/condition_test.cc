@@ -38,6 +38,14 @@ Bytes write_to(STag stag, std::uint64_t to, std::size_t octets = 8) {
 Bytes read_of(STag stag, std::uint64_t to, std::uint32_t octets, std::uint32_t msn = 1) {
   return read_request(msn, {{0xaa01}, 0x2000, octets, stag, to});
 }
+Bytes atomic_of(int opcode, STag stag, std::uint64_t to, std::uint32_t msn = 1,
+                std::uint64_t data = 0x0101) {
+  return atomic_request(msn, {static_cast<wire::AtomicOpcode>(opcode), 7, stag, to,
+                              {.data = data, .data_mask = ~std::uint64_t{0}}});
+}
+Bytes add_to(STag stag, std::uint64_t to, std::uint32_t msn = 1, std::uint64_t add = 0x0101) {
+  return atomic_of(0, stag, to, msn, add);
+}
 Bytes truncated(Bytes octets, std::size_t size) {
   octets.resize(size);
   return octets;
@@ -73,10 +81,6 @@ const Condition kConditions[] = {
     // Opcodes.
     {"opcode c", 0x0206, kDDP, SEGMENT untagged(Opcode(0xc), 0, 1, 0) END},
     {"opcode f, tagged", 0x0206, kDDP, SEGMENT tagged(Opcode(0xf), t.open.stag, kTO) END},
-    {"Atomic Request", 0x0206, kDDP,
-     SEGMENT untagged(Opcode::AtomicRequest, 1, 1, 0, Bytes(52)) END},
-    {"Atomic Response", 0x0206, kDDP,
-     SEGMENT untagged(Opcode::AtomicResponse, 3, 1, 0, Bytes(12)) END},
     {"Write, untagged", 0x0206, kDDP, SEGMENT untagged(Opcode::Write, 0, 1, 0, Bytes(8)) END},
     {"Send, tagged", 0x0206, kDDP, SEGMENT tagged(Opcode::Send, t.open.stag, kTO) END},
     {"Read Request, tagged", 0x0206, kDDP,
@@ -163,6 +167,50 @@ const Condition kConditions[] = {
     {"Immediate within a Send", 0x0206, kDDP,
      SEGMENT untagged(Opcode::Immediate, 0, 1, 4, Bytes(8)) END,
      BEFORE {send(1, Bytes(4), 0, false)} END},
+    // Atomics.
+    {"Atomic Request, tagged", 0x0206, kDDP,
+     SEGMENT tagged(Opcode::AtomicRequest, t.open.stag, kTO, Bytes(52)) END},
+    {"Atomic Request: RV 0", 0x0205, kDDP,
+     SEGMENT with_octet(add_to(t.open.stag, kTO), 1, 0xc0, 0) END},
+    {"Atomic Request: DV 0", 0x1206, kDDP,
+     SEGMENT with_octet(add_to(t.open.stag, kTO), 0, 3, 0) END},
+    {"Atomic Request on queue 3", 0x1201, kDDP,
+     SEGMENT untagged(Opcode::AtomicRequest, 3, 1, 0, Bytes(52)) END},
+    {"Atomic Request: MSN ahead", 0x1203, kDDP, SEGMENT add_to(t.open.stag, kTO, 2) END},
+    {"Atomic Request: MO", 0x1204, kDDP,
+     SEGMENT untagged(Opcode::AtomicRequest, 1, 1, 8, Bytes(52)) END},
+    {"Atomic Request cut", 0x1000, kDDP,
+     SEGMENT untagged(Opcode::AtomicRequest, 1, 1, 0, Bytes(51)) END},
+    {"Atomic Request longer than its header", 0x1205, kDDP,
+     SEGMENT untagged(Opcode::AtomicRequest, 1, 1, 0, Bytes(53)) END},
+    {"Atomic Request without L", 0x0207, kDDP,
+     SEGMENT untagged(Opcode::AtomicRequest, 1, 1, 0, Bytes(52), false) END},
+    {"Atomic operation 1, which is reserved", 0x0206, kDDP,
+     SEGMENT atomic_of(1, t.open.stag, kTO) END},
+    {"Atomic operation 15", 0x0206, kDDP, SEGMENT atomic_of(15, t.open.stag, kTO) END},
+    {"Atomic: target not aligned", 0x0207, kDDP, SEGMENT add_to(t.open.stag, kTO + 4) END},
+    {"CmpSwap: target not aligned", 0x0207, kDDP,
+     SEGMENT atomic_of(2, t.open.stag, kTO + 1) END},
+    {"Atomic: unknown STag", 0x0100, kDDP, SEGMENT add_to({0xdead00}, kTO) END},
+    {"Atomic: STag 0", 0x0100, kDDP, SEGMENT add_to({0}, kTO) END},
+    {"Atomic: after the end", 0x0101, kDDP, SEGMENT add_to(t.open.stag, kTO + 64) END},
+    {"Atomic: over the end", 0x0101, kDDP, SEGMENT add_to(t.open.stag, kTO + 60) END},
+    {"Atomic: before the start", 0x0101, kDDP, SEGMENT add_to(t.open.stag, kTO - 8) END},
+    {"Atomic: no remote atomic right", 0x0102, kDDP,
+     SEGMENT add_to(t.write_only.stag, kTO) END},
+    {"Atomic: other PD", 0x0103, kDDP, SEGMENT add_to(t.foreign.stag, kTO) END},
+    {"Atomic: another stream's", 0x0103, kDDP, SEGMENT add_to(t.others.stag, t.others.to) END},
+    {"Atomic: TO wraps", 0x0104, kDDP, SEGMENT add_to(t.open.stag, 0xfffffffffffffffcu) END},
+    {"Atomic beyond the IRD, which Reads share", 0x1202, kDDP,
+     SEGMENT add_to(t.open.stag, kTO, 3) END,
+     BEFORE {read_of(t.open.stag, kTO, 8, 1), add_to(t.open.stag, kTO, 2, 0)} END},
+    {"Atomic Response with no atomic open", 0x1202, kDDP,
+     SEGMENT atomic_response(1, 1, 0) END},
+    {"Atomic Response on queue 0", 0x1201, kDDP,
+     SEGMENT untagged(Opcode::AtomicResponse, 0, 1, 0, Bytes(12)) END},
+    {"Atomic Response: MSN ahead", 0x1203, kDDP, SEGMENT atomic_response(2, 1, 0) END},
+    {"Atomic Response: MO", 0x1204, kDDP,
+     SEGMENT untagged(Opcode::AtomicResponse, 3, 1, 4, Bytes(12)) END},
     // Invalidation.
     {"Invalidate: unknown STag", 0x0109, kDDP,
      SEGMENT untagged(Opcode::SendInvalidate, 0, 1, 0, Bytes(4), true, {0xdead00}) END, nullptr,
@@ -206,7 +254,7 @@ struct Victim {
 
 //= DDP-03 DDP-19 DDP-20 DDP-21 DDP-22 DDP-23 DDP-24
 //= RDM-09 RDM-13 RDM-22 RDM-25 RDM-27 RDM-28 RDM-29 RDM-30 SEC-01 SEC-02 SEC-05
-//= EXT-10 EXT-11
+//= EXT-04 EXT-05 EXT-06 EXT-10 EXT-11
 TEST(QPConditions, EachCausesItsTerminate) {
   for (const Condition& c : kConditions) {
     SCOPED_TRACE(c.what);
@@ -383,6 +431,13 @@ TEST(QPConditions, ABadReceiveIsOurOwnFault) {
 }
 
 TEST(QPConditions, PagesThatVanished) {
+  {
+    Victim victim;
+    victim.end.mover.unmap(victim.targets.open.data(), 64);
+    const Bytes segment = add_to(victim.targets.open.stag, kTO);
+    victim.end.deliver(fpdu(segment));
+    EXPECT_EQ(ulpdus(victim.end.transmit_all()), only(terminate(0x0100, segment)));
+  }
   {
     Victim victim;
     victim.end.mover.unmap(victim.targets.open.data(), 64);

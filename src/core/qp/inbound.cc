@@ -125,6 +125,8 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
     case wire::Opcode::ReadRequest: handle_read_request(segment, ulpdu, now); break;
     case wire::Opcode::ReadResponse: handle_read_response(segment, ulpdu, now); break;
     case wire::Opcode::Terminate: handle_terminate(ulpdu, now); break;
+    case wire::Opcode::AtomicRequest: handle_atomic_request(segment, ulpdu, now); break;
+    case wire::Opcode::AtomicResponse: handle_atomic_response(segment, ulpdu, now); break;
     case wire::Opcode::Immediate:
     case wire::Opcode::ImmediateSolicited: return handle_immediate(segment, ulpdu, now);
     default: return handle_send(segment, ulpdu, now);  // judge_header lets only the Sends by
@@ -170,6 +172,10 @@ std::optional<wire::TermError> QP::judge_queue(const wire::DDPHeader& ddp) const
       return {};
     case wire::kReadRequestQueue:
       if (ddp.msn != expected_read_msn_) return wire::TermError::DDPUntaggedMSNRange;
+      if (ddp.mo != 0) return wire::TermError::DDPUntaggedInvalidMO;
+      return {};
+    case wire::kAtomicResponseQueue:
+      if (ddp.msn != expected_atomic_response_msn_) return wire::TermError::DDPUntaggedMSNRange;
       if (ddp.mo != 0) return wire::TermError::DDPUntaggedInvalidMO;
       return {};
     default:

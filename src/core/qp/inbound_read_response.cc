@@ -10,6 +10,10 @@ void QP::handle_read_response(const ArrivedSegment& segment, UlpduCursor& payloa
     return protocol_error(wire::TermError::RDMAPUnexpectedOpcode, &segment, now);
   }
   OpenRead& read = open_reads_.front();
+  if (read.atomic) {
+    return fail_read(segment, wire::TermError::RDMAPUnexpectedOpcode, WorkStatus::BadResponse,
+                     now);
+  }
   const std::size_t octets = payload.octets_left();
   if (octets > 0) {
     if (segment.ddp.stag != read.sink_stag) {

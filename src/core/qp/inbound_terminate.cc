@@ -30,7 +30,7 @@ bool is_quoted(const OpenWork& work, const wire::DDPHeader& quoted, std::size_t 
     return is_on_it && work.msn == quoted.msn;
   }
   // A Read's number is drawn when its request leaves.
-  return quoted.qn == wire::kReadRequestQueue && work.is_read() &&
+  return quoted.qn == wire::kReadRequestQueue && work.is_request() &&
          work.phase == WorkPhase::Sent && work.msn == quoted.msn;
 }
 
@@ -45,15 +45,16 @@ bool is_of_kind(const OpenWork& work, wire::TermError error) {
   if (wire::layer(error) == 1) {
     return wire::etype(error) == 1 ? work.is_write() : work.is_send();
   }
-  return wire::etype(error) == 1 && work.is_read();
+  return wire::etype(error) == 1 && work.is_request();
 }
 
 /// How the WR ends that the peer's error is about.
 WorkStatus status_for(const OpenWork& work, wire::TermError error) {
   if (wire::etype(error) == 1) return WorkStatus::RemoteAccess;
-  const bool unknown_to_peer = error == wire::TermError::RDMAPUnexpectedOpcode;
-  return unknown_to_peer && work.is_extension() ? WorkStatus::RemoteInvalidRequest
-                                                : WorkStatus::RemoteOperation;
+  const bool unknown = error == wire::TermError::RDMAPUnexpectedOpcode && work.is_extension();
+  // What RFC 7306 §8.2 wants for a target that is not aligned.
+  const bool misaligned = error == wire::TermError::RDMAPStreamCatastrophic && work.is_atomic();
+  return unknown || misaligned ? WorkStatus::RemoteInvalidRequest : WorkStatus::RemoteOperation;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/octets.h"
 #include "core/work.h"
+#include "wire/atomic.h"
 #include "wire/ddp.h"
 #include "wire/numbers.h"
 #include "wire/rdmap.h"
@@ -19,6 +20,13 @@ enum class WorkPhase : std::uint8_t {
   Done,     ///< succeeded; waits for its turn to complete
   Failed,   ///< `status` says how
 };
+
+/// Is it one of these? For questions that are asked for every message: no branch for each opcode.
+template <typename... Opcodes>
+constexpr bool is_any_of(WorkOpcode opcode, Opcodes... of) {
+  const std::uint32_t set = (0u | ... | (1u << static_cast<unsigned>(of)));
+  return (set >> static_cast<unsigned>(opcode) & 1) != 0;
+}
 
 /// One send queue entry between take_send() and complete().
 struct OpenWork {
@@ -45,23 +53,28 @@ struct OpenWork {
   bool immediate_next = false;     ///< the next segment is its Immediate Data message
 
   bool is_send() const {
-    return opcode == WorkOpcode::Send || opcode == WorkOpcode::SendInvalidate ||
-           opcode == WorkOpcode::SendImmediate;
+    return is_any_of(opcode, WorkOpcode::Send, WorkOpcode::SendInvalidate,
+                     WorkOpcode::SendImmediate);
   }
   bool is_write() const {
-    return opcode == WorkOpcode::Write || opcode == WorkOpcode::WriteImmediate;
+    return is_any_of(opcode, WorkOpcode::Write, WorkOpcode::WriteImmediate);
   }
   bool has_immediate() const {
-    return opcode == WorkOpcode::WriteImmediate || opcode == WorkOpcode::SendImmediate;
+    return is_any_of(opcode, WorkOpcode::WriteImmediate, WorkOpcode::SendImmediate);
   }
   /// Of RFC 7306, which not every peer knows.
-  bool is_extension() const { return has_immediate(); }
-  bool is_read() const {
-    return opcode == WorkOpcode::Read || opcode == WorkOpcode::ReadInvalidate;
+  bool is_extension() const { return has_immediate() || is_atomic(); }
+  bool is_atomic() const {
+    return is_any_of(opcode, WorkOpcode::FetchAdd, WorkOpcode::CompareSwap);
+  }
+  /// A Read or an atomic: on queue 1, counted against the ORD, done when the answer is here.
+  bool is_request() const {
+    return is_any_of(opcode, WorkOpcode::Read, WorkOpcode::ReadInvalidate, WorkOpcode::FetchAdd,
+                     WorkOpcode::CompareSwap);
   }
 };
 
-/// A Read of ours that the peer has not answered to the end.
+/// A Read or an atomic of ours that the peer has not answered to the end.
 struct OpenRead {
   OpenWork* work = nullptr;    ///< null: the RTR, which is no work request
   MSN msn;
@@ -69,13 +82,16 @@ struct OpenRead {
   std::uint64_t sink_to = 0;
   std::uint32_t octets = 0;
   std::uint32_t received = 0;  ///< placed so far
+  bool atomic = false;
 };
 
-/// A Read of the peer's that we have not answered to the end.
+/// A Read or an atomic of the peer's that we have not answered to the end.
 struct InboundRead {
   wire::ReadRequest request;
   MSN msn;
   std::uint32_t sent = 0;  ///< produced so far
+  bool atomic = false;
+  wire::AtomicResponse answer;  ///< of an atomic, which has been performed
 };
 
 /// The untagged message on queue 0 that is arriving, and the receive buffer it fills.

@@ -96,6 +96,7 @@ bool QP::transmit_rtr(TransmitBatch& batch) {
 
 bool QP::transmit_response(TransmitBatch& batch, Instant now) {
   InboundRead& read = inbound_reads_.front();
+  if (read.atomic) return transmit_atomic_response(batch);
   const wire::ReadRequest& request = read.request;
   const auto payload_max = static_cast<std::uint32_t>(mulpdu_ - wire::kTaggedHeaderOctets);
   const std::uint32_t octets = std::min(request.octets - read.sent, payload_max);

@@ -54,10 +54,12 @@ bool QP::take_work() {
   work.sges = send_sges_ + std::size_t{open_work_.slot(work)} * config_.send_sges;
 
   // What cannot even be noted down fails when its turn has come, that is now: nothing is before it.
-  const std::size_t sges_max = work.is_read() ? 1 : config_.send_sges;
+  const bool request = work.is_request();
+  const std::size_t sges_max = request ? 1 : config_.send_sges;
   std::uint64_t octets = wr.inline_data.size();
   const bool unknown = wr.opcode >= WorkOpcode::Receive;
-  if (unknown || wr.sges.size() > sges_max || (work.is_read() && octets > 0)) {
+  const bool without = work.is_atomic() && (wr.sges.empty() || wr.operands == nullptr);
+  if (unknown || wr.sges.size() > sges_max || (request && octets > 0) || without) {
     if (unknown) work.opcode = WorkOpcode::Send;  // completions of this queue are no receives
     work.phase = WorkPhase::Failed;
     work.status = WorkStatus::LocalQPOperation;
@@ -76,24 +78,35 @@ bool QP::take_work() {
     work.status = WorkStatus::LocalLength;
   }
   work.octets = static_cast<std::uint32_t>(octets);
+  if (work.is_atomic()) take_operands(work, *wr.operands);
   return true;
+}
+
+// An atomic's octets are those of the number that comes back, however long its place is.
+void QP::take_operands(OpenWork& work, const wire::AtomicOperands& operands) {
+  if (work.octets < sizeof(std::uint64_t)) {
+    work.phase = WorkPhase::Failed;
+    work.status = WorkStatus::LocalLength;
+  }
+  work.octets = sizeof(std::uint64_t);
+  operands_ = operands;
 }
 
 bool QP::may_start(const OpenWork& work) const {
   if (work.local_fence && open_work_.size() > 1) return false;
   if (work.read_fence && !open_reads_.empty()) return false;
-  // With an ORD of 0 a Read starts at once: to fail.
-  //= RDM-23
-  return !work.is_read() || ord_ == 0 || open_reads_.size() < ord_;
+  // With an ORD of 0 a Read or an atomic starts at once: to fail.
+  //= RDM-23 EXT-06
+  return !work.is_request() || ord_ == 0 || open_reads_.size() < ord_;
 }
 
 // The checks before the first octet leaves. Lengths of 0 are not checked (verbs draft §7).
 WorkStatus QP::check_work(const OpenWork& work) const {
-  if (work.is_read()) {
+  if (work.is_request()) {
     if (ord_ == 0) return WorkStatus::LocalQPOperation;
     if (work.octets == 0) return WorkStatus::Success;
     const SGE& sink = work.sges[0];
-    return memory_.check(sink.stag, sink.to, sink.octets, kLocalWrite, requester())
+    return memory_.check(sink.stag, sink.to, work.octets, kLocalWrite, requester())
                ? WorkStatus::Success
                : WorkStatus::LocalProtection;
   }
@@ -110,7 +123,10 @@ WorkStatus QP::check_work(const OpenWork& work) const {
 
 bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   OpenWork& work = open_work_.back();
-  if (work.is_read()) return transmit_read_request(batch, work);
+  if (work.is_request()) {
+    return work.is_atomic() ? transmit_atomic_request(batch, work)
+                            : transmit_read_request(batch, work);
+  }
   if (work.immediate_next) return transmit_immediate(batch, work);
   const std::size_t header_octets =
       work.is_send() ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
@@ -197,16 +213,10 @@ bool QP::transmit_read_request(TransmitBatch& batch, OpenWork& work) {
   if (append(batch, raw, {}, false) != Framed::Done) return false;
 
   OpenRead& read = open_reads_.push();
-  read.work = &work;
-  read.msn = work.msn = read_msn_;
   read.sink_stag = request.sink_stag;
   read.sink_to = request.sink_to;
   read.octets = request.octets;
-  read_msn_ = read_msn_.next();
-  work.sent = work.octets;
-  work.end_position = produced_;
-  work.phase = WorkPhase::Sent;
-  outbound_ = OutboundMessage::None;
+  finish_request(work, read);
   return true;
 }
 

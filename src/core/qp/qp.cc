@@ -96,6 +96,7 @@ void QP::forget_stream() {
   response_turn_ = rtr_pending_ = first_fpdu_arrived_ = false;
   //= DDP-06
   send_msn_ = read_msn_ = expected_send_msn_ = expected_read_msn_ = MSN{1};
+  atomic_response_msn_ = expected_atomic_response_msn_ = MSN{1};
   produced_ = accepted_ = flush_position_ = 0;
   peer_closed_ = terminate_pending_ = false;
   terminate_sent_.reset();

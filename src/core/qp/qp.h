@@ -125,8 +125,8 @@ class QP {
   std::optional<Instant> poll_timeout() const;
 
   // Readable at any time, for query and tests.
-  std::uint32_t reads_open() const;          ///< ours, at the peer
-  std::uint32_t inbound_reads_open() const;  ///< the peer's, at us
+  std::uint32_t reads_open() const;          ///< ours, at the peer; atomics too
+  std::uint32_t inbound_reads_open() const;  ///< the peer's, at us; atomics too
   std::optional<wire::TermError> terminate_sent() const;
   std::optional<wire::TermError> terminate_received() const;
 
@@ -147,17 +147,21 @@ class QP {
   bool transmit_segment(TransmitBatch&, Instant now);
   bool transmit_rtr(TransmitBatch&);
   bool transmit_response(TransmitBatch&, Instant now);
+  bool transmit_atomic_response(TransmitBatch&);
   void refuse_response(wire::TermError, Instant now);
   bool transmit_terminate(TransmitBatch&);
 
   // outbound_work.cc
   bool start_work(Instant now);
   bool take_work();
+  void take_operands(OpenWork&, const wire::AtomicOperands&);
   bool may_start(const OpenWork&) const;
   WorkStatus check_work(const OpenWork&) const;
   bool transmit_work(TransmitBatch&, Instant now);
   bool transmit_read_request(TransmitBatch&, OpenWork&);
   bool transmit_immediate(TransmitBatch&, OpenWork&);
+  bool transmit_atomic_request(TransmitBatch&, OpenWork&);
+  void finish_request(OpenWork&, OpenRead&);
   std::optional<std::uint32_t> gather(OpenWork&, std::uint32_t octets);
   void fail_work(OpenWork&, WorkStatus, Instant now);
   wire::DDPHeader work_header(const OpenWork&, std::uint32_t octets) const;
@@ -179,6 +183,11 @@ class QP {
   void handle_write(const ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_read_request(ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_read_response(const ArrivedSegment&, UlpduCursor&, Instant now);
+  void handle_atomic_request(const ArrivedSegment&, UlpduCursor&, Instant now);
+  void handle_atomic_response(const ArrivedSegment&, UlpduCursor&, Instant now);
+  static std::optional<wire::TermError> judge_only_segment(const ArrivedSegment&,
+                                                           const UlpduCursor&,
+                                                           std::size_t octets);
   void deliver_read(Instant now);
   void fail_read(const ArrivedSegment&, wire::TermError, WorkStatus, Instant now);
   void handle_terminate(UlpduCursor&, Instant now);
@@ -229,11 +238,13 @@ class QP {
   bool response_turn_ = false;        ///< between messages: whose turn it is
   bool rtr_pending_ = false;
   MSN send_msn_;                      ///< of our next Send
-  MSN read_msn_;                      ///< of our next Read Request
+  MSN read_msn_;                      ///< of our next Read or Atomic Request
   std::uint64_t produced_ = 0;        ///< stream octets put into batches
   std::uint64_t accepted_ = 0;        ///< of which the transport took
   std::uint64_t flush_position_ = 0;  ///< Terminate: the SQ is flushed once this much was accepted
   wire::Immediate immediate_;         ///< of the newest of open_work_
+  wire::AtomicOperands operands_;     ///< likewise
+  MSN atomic_response_msn_;           ///< of our next Atomic Response
 
   // Inbound.
   Deframer deframer_;
@@ -241,6 +252,7 @@ class QP {
   bool first_fpdu_arrived_ = false;
   MSN expected_send_msn_;
   MSN expected_read_msn_;
+  MSN expected_atomic_response_msn_;
   std::uint32_t write_octets_ = 0;    ///< of the last Write since a message on queue 0
   bool write_ended_ = false;          ///< it is whole
   bool immediate_kept_ = false;       ///< for the Send that is to come

@@ -68,6 +68,17 @@ class WatchingMover final : public Mover {
     std::memcpy(target, source.data(), source.size());
     return true;
   }
+  bool update(std::uint8_t* target, const AtomicChange& change,
+              std::uint64_t* original) override {
+    // Only region 0 may be changed so.
+    require(target >= arena_.data() + 1024 && target + 8 <= arena_.data() + 2048);
+    require(reinterpret_cast<std::uintptr_t>(target) % 8 == 0);
+    if (unmapped) return false;
+    std::memcpy(original, target, sizeof *original);
+    const std::uint64_t changed = change.applied_to(*original);
+    std::memcpy(target, &changed, sizeof changed);
+    return true;
+  }
   bool unmapped = false;
 
  private:

@@ -83,7 +83,7 @@ void QP::handle_send_fault(Instant) {
     OpenWork& work = open_work_[i];
     const bool unsent = work.phase == WorkPhase::Sending ||
                         (work.phase == WorkPhase::Sent && work.end_position > accepted_);
-    if (!unsent || work.is_read()) continue;
+    if (!unsent || work.is_request()) continue;
     work.phase = WorkPhase::Failed;
     work.status = WorkStatus::LocalProtection;
     break;

@@ -17,7 +17,7 @@ void QP::protocol_error(wire::TermError error, const ArrivedSegment* segment, In
 void QP::begin_terminate(wire::TermError error, const ArrivedSegment* segment, Instant now) {
   wire::Terminate message;
   message.error = error;
-  //= RDM-27 RDM-30 DDP-22
+  //= RDM-27 RDM-30 DDP-22 EXT-11
   const wire::TermHeaders wanted = wire::headers_for(error);
   if (wanted.ddp && segment) {
     const Octets raw(segment->raw, segment->raw_octets);

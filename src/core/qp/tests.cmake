@@ -1,6 +1,7 @@
 # Paths are relative to src/core.
 weft_test(core_qp
   SOURCES
+    qp/atomic_test.cc
     qp/condition_test.cc
     qp/cq_state_test.cc
     qp/fence_test.cc

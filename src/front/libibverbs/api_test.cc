@@ -78,7 +78,7 @@ TEST_F(APITest, DeviceAttributesKeepTheCallersSize) {
   ASSERT_EQ(ibv_query_device(context, &plain), 0);
   EXPECT_EQ(plain.phys_port_cnt, 1);
   EXPECT_EQ(plain.max_sge_rd, 1);
-  EXPECT_EQ(plain.atomic_cap, IBV_ATOMIC_NONE);
+  EXPECT_EQ(plain.atomic_cap, IBV_ATOMIC_GLOB);
   EXPECT_EQ(plain.node_guid, ibv_get_device_guid(device));
 
   ibv_device_attr_ex extended;
@@ -277,7 +277,9 @@ TEST_F(APITest, SendOperationsBeyondOursAreRefused) {
     constexpr std::uint64_t kOurs = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND |
                                     IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_LOCAL_INV |
                                     IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                                    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+                                    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                                    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+                                    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
     EXPECT_EQ(qp != nullptr, (flags & kOurs) != 0) << flags;
     if (qp == nullptr) {
       EXPECT_EQ(errno, EOPNOTSUPP);

@@ -36,6 +36,8 @@ inline ibv_wc_opcode to_wc_opcode(const device::CompletionEntry& entry) {
     case Opcode::LocalInvalidate: return IBV_WC_LOCAL_INV;
     case Opcode::WriteImmediate: return IBV_WC_RDMA_WRITE;
     case Opcode::SendImmediate: return IBV_WC_SEND;
+    case Opcode::FetchAdd: return IBV_WC_FETCH_ADD;
+    case Opcode::CompareSwap: return IBV_WC_COMP_SWAP;
     case Opcode::Receive:
       return (entry.flags & device::kOfWrite) != 0 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   }

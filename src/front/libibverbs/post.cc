@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -23,6 +24,7 @@ struct OpcodeTraits {
   bool solicitable = false;
   bool inlinable = false;
   std::uint32_t sges_max = device::kSGECountMax;
+  bool atomic = false;      ///< wr.atomic is valid; one SGE
 };
 
 constexpr std::size_t kOpcodeCount = IBV_WR_ATOMIC_WRITE + 1;
@@ -37,6 +39,10 @@ constexpr std::array<OpcodeTraits, kOpcodeCount> kOpcodes = [] {
   rows[IBV_WR_SEND_WITH_IMM] = {true, Opcode::SendImmediate, false, true, true, true};
   // RFC 5040 §5.2: a Read has one sink buffer.
   rows[IBV_WR_RDMA_READ] = {true, Opcode::Read, true, false, false, false, 1};
+  for (auto [verb, opcode] : {std::pair{IBV_WR_ATOMIC_FETCH_AND_ADD, Opcode::FetchAdd},
+                              std::pair{IBV_WR_ATOMIC_CMP_AND_SWP, Opcode::CompareSwap}}) {
+    rows[verb] = {true, opcode, false, false, false, false, 1, true};
+  }
   rows[IBV_WR_LOCAL_INV] = {true, Opcode::LocalInvalidate, false, true, false, false, 0};
   return rows;
 }();
@@ -69,6 +75,17 @@ std::uint8_t to_flags(const QPObject& qp, const OpcodeTraits& traits, unsigned s
   return flags;
 }
 
+int fill_atomic(const ibv_send_wr& wr, device::SendEntry* entry) {
+  if (wr.num_sge != 1) return EINVAL;
+  entry->remote_to = wr.wr.atomic.remote_addr;
+  entry->remote_stag = wr.wr.atomic.rkey;
+  const bool swaps = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+  // The verbs call "compare_add" what is compared with, or added.
+  *entry->atomic() = {swaps ? wr.wr.atomic.swap : wr.wr.atomic.compare_add,
+                      swaps ? wr.wr.atomic.compare_add : 0};
+  return 0;
+}
+
 /// Fills the entry, or returns what is wrong with the work request.
 int fill(const QPObject& qp, const ibv_send_wr& wr, device::SendEntry* entry) {
   const std::uint32_t opcode = to_number(wr.opcode);
@@ -95,7 +112,7 @@ int fill(const QPObject& qp, const ibv_send_wr& wr, device::SendEntry* entry) {
   if (sge_count > sges_max) return EINVAL;
   entry->sge_count = static_cast<std::uint16_t>(sge_count);
   if (sge_count > 0) std::memcpy(entry->sges(), wr.sg_list, sge_count * sizeof(ibv_sge));
-  return 0;
+  return traits.atomic ? fill_atomic(wr, entry) : 0;
 }
 
 /// Posts a list to either kind of receive queue. `*any`: ring the doorbell.

@@ -82,6 +82,34 @@ TEST_F(FrontTest, EachOpcodeIsTranslated) {
   EXPECT_EQ(entry.flags, device::kLocalFence);
 }
 
+TEST_F(FrontTest, AtomicOperandsStandBehindTheirSGE) {
+  create_qp();
+  ibv_sge place = sge(8, 8);
+  ibv_send_wr wr = send(1, &place, 1);
+  wr.wr.atomic.remote_addr = 0x1234567898;
+  wr.wr.atomic.rkey = 0xaabb;
+  wr.wr.atomic.compare_add = 5;
+  wr.wr.atomic.swap = 6;
+  struct Row {
+    ibv_wr_opcode posted;
+    device::SendOpcode opcode;
+    std::uint64_t operand, compare;
+  };
+  for (const Row& row : {Row{IBV_WR_ATOMIC_FETCH_AND_ADD, device::SendOpcode::FetchAdd, 5, 0},
+                         Row{IBV_WR_ATOMIC_CMP_AND_SWP, device::SendOpcode::CompareSwap, 6, 5}}) {
+    wr.opcode = row.posted;
+    ASSERT_EQ(post(&wr), 0);
+    const auto entry = take();
+    EXPECT_EQ(entry.opcode, row.opcode);
+    EXPECT_EQ(entry.remote_to, 0x1234567898u);
+    EXPECT_EQ(entry.remote_stag, 0xaabbu);
+    ASSERT_EQ(taken_sges.size(), 1u);
+    EXPECT_EQ(taken_sges[0].octets, 8u);
+    EXPECT_EQ(taken_operands.operand, row.operand);
+    EXPECT_EQ(taken_operands.compare, row.compare);
+  }
+}
+
 TEST_F(FrontTest, AllAreSignalledWhenTheQPSaysSo) {
   create_qp(true);
   ibv_send_wr wr = send(1, nullptr, 0);
@@ -127,7 +155,22 @@ TEST_F(FrontTest, ABadRequestStopsTheListAndKeepsTheFirstOnes) {
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.sg_list = nullptr; }), EINVAL);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = static_cast<ibv_wr_opcode>(99); }), EINVAL);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = static_cast<ibv_wr_opcode>(-1); }), EINVAL);
-  EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP; }), EOPNOTSUPP);
+  EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = IBV_WR_ATOMIC_WRITE; }), EOPNOTSUPP);
+  EXPECT_EQ(code_of([](ibv_send_wr& wr) {
+              wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+              wr.num_sge = 2;
+            }),
+            EINVAL);
+  EXPECT_EQ(code_of([](ibv_send_wr& wr) {
+              wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+              wr.num_sge = 0;
+            }),
+            EINVAL);
+  EXPECT_EQ(code_of([](ibv_send_wr& wr) {
+              wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+              wr.send_flags = IBV_SEND_INLINE;
+            }),
+            EINVAL);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) { wr.opcode = IBV_WR_BIND_MW; }), EOPNOTSUPP);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) {
               wr.opcode = IBV_WR_RDMA_READ;

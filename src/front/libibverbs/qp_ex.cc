@@ -114,13 +114,35 @@ void wr_rdma_read(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address) {
   begin_remote(qp, device::SendOpcode::Read, rkey, address);
 }
 
+void begin_atomic(ibv_qp_ex* qp, device::SendOpcode opcode, std::uint32_t rkey,
+                  std::uint64_t address, device::AtomicEntry operands) {
+  if (auto* entry = begin_remote(qp, opcode, rkey, address)) *entry->atomic() = operands;
+}
+void wr_atomic_cmp_swp(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address,
+                       std::uint64_t compare, std::uint64_t swap) {
+  begin_atomic(qp, device::SendOpcode::CompareSwap, rkey, address, {swap, compare});
+}
+void wr_atomic_fetch_add(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t address,
+                         std::uint64_t add) {
+  begin_atomic(qp, device::SendOpcode::FetchAdd, rkey, address, {add, 0});
+}
+
+/// SGEs that a request may have; an answer goes to one place.
+std::size_t sges_max(const QPObject& object) {
+  using Opcode = device::SendOpcode;
+  switch (object.entry->opcode) {
+    case Opcode::Read:
+    case Opcode::FetchAdd:
+    case Opcode::CompareSwap: return 1;
+    case Opcode::LocalInvalidate: return 0;
+    default: return object.qp.shape().send_sges;
+  }
+}
+
 void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
   QPObject* object = to_object(qp);
   if (object->entry == nullptr) return;
-  std::size_t count_max = object->qp.shape().send_sges;
-  if (object->entry->opcode == device::SendOpcode::Read) count_max = 1;
-  if (object->entry->opcode == device::SendOpcode::LocalInvalidate) count_max = 0;
-  if (count > count_max) {
+  if (count > sges_max(*object)) {
     object->batch_error = EINVAL;
     return;
   }
@@ -138,6 +160,8 @@ void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_bu
   if (object->entry == nullptr) return;
   device::SendEntry& entry = *object->entry;
   const bool inlinable = entry.opcode != device::SendOpcode::Read &&
+                         entry.opcode != device::SendOpcode::FetchAdd &&
+                         entry.opcode != device::SendOpcode::CompareSwap &&
                          entry.opcode != device::SendOpcode::LocalInvalidate;
   std::size_t octets = 0;
   for (std::size_t i = 0; inlinable && i < count; ++i) {
@@ -189,13 +213,13 @@ void set_qp_ex_operations(ibv_qp_ex* qp) {
   qp->wr_rdma_write = wr_rdma_write;
   qp->wr_rdma_write_imm = wr_rdma_write_imm;
   qp->wr_rdma_read = wr_rdma_read;
+  qp->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+  qp->wr_atomic_fetch_add = wr_atomic_fetch_add;
   qp->wr_set_sge = wr_set_sge;
   qp->wr_set_sge_list = wr_set_sge_list;
   qp->wr_set_inline_data = wr_set_inline_data;
   qp->wr_set_inline_data_list = wr_set_inline_data_list;
 
-  refuse_request(qp->wr_atomic_cmp_swp);
-  refuse_request(qp->wr_atomic_fetch_add);
   refuse_request(qp->wr_bind_mw);
   refuse_request(qp->wr_send_tso);
   refuse_request(qp->wr_set_ud_addr);

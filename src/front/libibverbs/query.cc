@@ -49,7 +49,8 @@ void fill_device(const verbs::Interface& interface, ibv_device_attr* attr) {
   attr->max_qp_rd_atom = device::kReadDepthMax;
   attr->max_qp_init_rd_atom = device::kReadDepthMax;
   attr->max_res_rd_atom = verbs::kQPCountMax * device::kReadDepthMax;
-  attr->atomic_cap = IBV_ATOMIC_NONE;
+  // Atomic operations are atomic instructions of the CPU that has the memory.
+  attr->atomic_cap = IBV_ATOMIC_GLOB;
   attr->max_srq = verbs::kSRQCountMax;
   attr->max_srq_wr = device::kQueueDepthMax;
   attr->max_srq_sge = device::kSGECountMax;

@@ -38,7 +38,8 @@ inline bool eventually(const std::function<bool()>& done) {
 struct End {
   static constexpr std::size_t kOctets = 64 * 1024;
   static constexpr int kEverything =
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+      IBV_ACCESS_REMOTE_ATOMIC;
 
   rdma_cm_id* id = nullptr;
   ibv_cq* cq = nullptr;

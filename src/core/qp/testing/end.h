@@ -18,7 +18,8 @@ namespace weft::core::testing {
 /// One end of a stream.
 class End {
  public:
-  static constexpr std::uint32_t kAll = kLocalWrite | kRemoteWrite | kRemoteRead;
+  static constexpr std::uint32_t kAll =
+      kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic;
 
   explicit End(QPConfig config = {}) {
     if (config.pd.value == 0) config.pd = kPD;
@@ -92,6 +93,21 @@ class End {
   std::uint64_t send_immediate(std::string_view text, std::uint64_t value, bool solicited = false) {
     return post({.opcode = WorkOpcode::SendImmediate, .solicited = solicited,
                  .immediate = {value}}, {}, bytes(text));
+  }
+  std::uint64_t atomic(WorkOpcode opcode, SGE sink, STag stag, std::uint64_t to,
+                       wire::AtomicOperands operands, bool read_fence = false) {
+    post({.opcode = opcode, .read_fence = read_fence, .remote_stag = stag, .remote_to = to},
+         {sink});
+    queues.sends.back().operands = operands;
+    return last_id_;
+  }
+  std::uint64_t fetch_add(SGE sink, STag stag, std::uint64_t to, std::uint64_t add) {
+    return atomic(WorkOpcode::FetchAdd, sink, stag, to, {.data = add});
+  }
+  std::uint64_t compare_swap(SGE sink, STag stag, std::uint64_t to, std::uint64_t compare,
+                             std::uint64_t swap) {
+    return atomic(WorkOpcode::CompareSwap, sink, stag, to,
+                  {.data = swap, .data_mask = ~std::uint64_t{0}, .compare = compare});
   }
   std::uint64_t receive(std::vector<SGE> sges = {}) {
     queues.receives.push_back({++last_id_, std::move(sges)});

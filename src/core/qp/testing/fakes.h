@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,14 @@ class PlainMover final : public Mover {
     ++placements;
     return true;
   }
+  bool update(std::uint8_t* target, const AtomicChange& change,
+              std::uint64_t* original) override {
+    if (gone(target, sizeof *original)) return false;
+    std::memcpy(original, target, sizeof *original);
+    const std::uint64_t changed = change.applied_to(*original);
+    std::memcpy(target, &changed, sizeof changed);
+    return true;
+  }
 
   std::size_t placements = 0;
 
@@ -75,6 +84,7 @@ class FakeQueues final : public WorkQueues {
     SendWR wr;
     std::vector<SGE> sges;
     Bytes inline_data;
+    std::optional<wire::AtomicOperands> operands = {};
   };
   struct PostedReceive {
     std::uint64_t id;
@@ -89,6 +99,8 @@ class FakeQueues final : public WorkQueues {
       open_inline_.push_back(std::move(sends.front().inline_data));
       sends.front().wr.inline_data = open_inline_.back();
     }
+    lent_operands_ = sends.front().operands.value_or(wire::AtomicOperands{});
+    if (sends.front().operands) sends.front().wr.operands = &lent_operands_;
     wr = sends.front().wr;
     wr.sges = lent_send_;
     sends.pop_front();
@@ -118,6 +130,7 @@ class FakeQueues final : public WorkQueues {
  private:
   std::vector<SGE> lent_send_, lent_receive_;
   std::deque<Bytes> open_inline_;
+  wire::AtomicOperands lent_operands_;
 };
 
 /// A registered buffer.
@@ -132,6 +145,14 @@ struct Region {
   }
   SGE sge() const { return sge(static_cast<std::uint32_t>(memory->size())); }
   void fill(const Bytes& with) const { std::copy(with.begin(), with.end(), memory->begin()); }
+  std::uint64_t number(std::size_t offset = 0) const {
+    std::uint64_t value;
+    std::memcpy(&value, data() + offset, sizeof value);
+    return value;
+  }
+  void set_number(std::uint64_t value, std::size_t offset = 0) const {
+    std::memcpy(data() + offset, &value, sizeof value);
+  }
   std::string text(std::size_t octets, std::size_t offset = 0) const {
     return {reinterpret_cast<const char*>(data()) + offset, octets};
   }

@@ -83,6 +83,16 @@ inline Bytes immediate(std::uint32_t msn, std::uint64_t value,
   wire::Immediate{value}.encode(payload);
   return untagged(opcode, 0, msn, 0, payload);
 }
+inline Bytes atomic_request(std::uint32_t msn, const wire::AtomicRequest& request) {
+  Bytes payload(wire::AtomicRequest::kOctets);
+  request.encode(payload);
+  return untagged(wire::Opcode::AtomicRequest, 1, msn, 0, payload);
+}
+inline Bytes atomic_response(std::uint32_t msn, std::uint32_t id, std::uint64_t original) {
+  Bytes payload(wire::AtomicResponse::kOctets);
+  wire::AtomicResponse{id, original}.encode(payload);
+  return untagged(wire::Opcode::AtomicResponse, 3, msn, 0, payload);
+}
 /// A Terminate as RFC 5040 §4.8 wants it: `about` empty for no headers; `read_request` quotes the
 /// octets behind the DDP header too.
 inline Bytes terminate(std::uint16_t error, const Bytes& about = {}, bool read_request = false) {

@@ -78,6 +78,7 @@ class FrontTest : public ::testing::Test {
     }
     taken_sges.assign(entry->sges(), entry->sges() + entry->sge_count);
     taken_inline.assign(entry->inline_data(), entry->inline_data() + entry->inline_octets);
+    taken_operands = *entry->atomic();
     device::SendEntry copy = *entry;
     device.consume_send(qp->qp_num);
     return copy;
@@ -105,6 +106,7 @@ class FrontTest : public ::testing::Test {
   std::uint8_t buffer[4096] = {};
   std::vector<device::SGEntry> taken_sges;
   std::vector<std::uint8_t> taken_inline;
+  device::AtomicEntry taken_operands = {};  ///< of an atomic
 };
 
 }  // namespace weft::front

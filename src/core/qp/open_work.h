@@ -59,6 +59,10 @@ struct OpenWork {
   bool is_write() const {
     return is_any_of(opcode, WorkOpcode::Write, WorkOpcode::WriteImmediate);
   }
+  /// One message, of payload.
+  bool is_plain() const {
+    return is_any_of(opcode, WorkOpcode::Send, WorkOpcode::SendInvalidate, WorkOpcode::Write);
+  }
   bool has_immediate() const {
     return is_any_of(opcode, WorkOpcode::WriteImmediate, WorkOpcode::SendImmediate);
   }

@@ -18,7 +18,7 @@ bool QP::start_work(Instant now) {
     if (status != WorkStatus::Success) return fail_work(work, status, now), false;
     if (work.opcode != WorkOpcode::LocalInvalidate) {
       work.phase = WorkPhase::Sending;
-      if (work.is_send() || work.has_immediate()) work.msn = send_msn_;
+      work.msn = send_msn_;  // a Read or an atomic draws its own when it leaves
       if (work.opcode == WorkOpcode::SendImmediate) {
         work.immediate_next = true;
         work.msn = send_msn_.next();
@@ -58,8 +58,10 @@ bool QP::take_work() {
   const std::size_t sges_max = request ? 1 : config_.send_sges;
   std::uint64_t octets = wr.inline_data.size();
   const bool unknown = wr.opcode >= WorkOpcode::Receive;
-  const bool without = work.is_atomic() && (wr.sges.empty() || wr.operands == nullptr);
-  if (unknown || wr.sges.size() > sges_max || (request && octets > 0) || without) {
+  const auto lacks_operands = [&] {
+    return work.is_atomic() && (wr.sges.empty() || wr.operands == nullptr);
+  };
+  if (unknown || wr.sges.size() > sges_max || (request && (octets > 0 || lacks_operands()))) {
     if (unknown) work.opcode = WorkOpcode::Send;  // completions of this queue are no receives
     work.phase = WorkPhase::Failed;
     work.status = WorkStatus::LocalQPOperation;
@@ -78,7 +80,7 @@ bool QP::take_work() {
     work.status = WorkStatus::LocalLength;
   }
   work.octets = static_cast<std::uint32_t>(octets);
-  if (work.is_atomic()) take_operands(work, *wr.operands);
+  if (request && work.is_atomic()) take_operands(work, *wr.operands);
   return true;
 }
 
@@ -123,11 +125,12 @@ WorkStatus QP::check_work(const OpenWork& work) const {
 
 bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   OpenWork& work = open_work_.back();
-  if (work.is_request()) {
-    return work.is_atomic() ? transmit_atomic_request(batch, work)
-                            : transmit_read_request(batch, work);
+  const bool plain = work.is_plain();
+  if (!plain) {
+    if (work.is_atomic()) return transmit_atomic_request(batch, work);
+    if (work.is_request()) return transmit_read_request(batch, work);
+    if (work.immediate_next) return transmit_immediate(batch, work);
   }
-  if (work.immediate_next) return transmit_immediate(batch, work);
   const std::size_t header_octets =
       work.is_send() ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
   const std::uint32_t octets = std::min(work.octets - work.sent,
@@ -152,8 +155,10 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   }
   work.sent += octets;
   if (header.last) {
-    work.immediate_next = work.opcode == WorkOpcode::WriteImmediate;
-    if (work.immediate_next) return true;
+    if (!plain && work.opcode == WorkOpcode::WriteImmediate) {
+      work.immediate_next = true;
+      return true;
+    }
     if (work.is_send()) send_msn_ = send_msn_.next();
     work.end_position = produced_;
     work.phase = WorkPhase::Sent;

@@ -101,7 +101,7 @@ class Run {
     config_.gather_octets_min = kinds & 1 ? 64 : 32768;
     config_.strict_receive = kinds & 2;
     queues_.shared = kinds & 4;
-    stags_[0] = add(1024, 1024, kLocalWrite | kRemoteWrite | kRemoteRead, kPD);
+    stags_[0] = add(1024, 1024, kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic, kPD);
     stags_[1] = add(2048, 1024, kLocalWrite, kPD);
     stags_[2] = add(3072, 512, kRemoteRead, kPD, kStream);  // the peer may invalidate it
     stags_[3] = add(1024, 1024, kLocalWrite | kRemoteWrite | kRemoteRead, kOtherPD);
@@ -139,7 +139,7 @@ class Run {
   void bind() {
     // The same number of octets in a small MSS: messages of several segments are common.
     require(qp().bind_stream(stream_, 200, now_).ok());
-    send_msn_ = read_msn_ = 1;
+    send_msn_ = read_msn_ = atomic_response_msn_ = 1;
     mo_ = 0;
     outstanding_ = 0;
     arrived_.clear();
@@ -168,7 +168,7 @@ class Run {
     SendWR& wr = posted.wr;
     const std::uint8_t flags = script_.next();
     wr.id = ++sends_posted_;
-    wr.opcode = WorkOpcode(script_.next() % 7);
+    wr.opcode = WorkOpcode(script_.next() % (static_cast<int>(WorkOpcode::Receive) + 1));
     wr.signaled = flags & 1;
     wr.solicited = flags & 2;
     wr.read_fence = flags & 4;
@@ -178,6 +178,10 @@ class Run {
     wr.invalidate_stag = stag();
     if (flags & 16) posted.inline_data = Bytes(script_.next(), 0x11);
     posted.sges = sges(5);
+    if (wr.opcode >= WorkOpcode::WriteImmediate && (flags & 32)) {
+      posted.operands = {script_.next(), script_.next(), script_.next(), script_.next()};
+      wr.immediate.value = script_.next();
+    }
     queues_.sends.push_back(posted);
   }
   void transmit() {
@@ -198,7 +202,8 @@ class Run {
     while (sent.size() >= 2) {
       const std::size_t whole = wire::fpdu_octets(load_be16(sent.data()));
       require(whole <= sent.size());
-      if (sent[3] == 0x41) reads_.push_back(wire::ReadRequest::parse(sent.subspan(20)));
+      if (sent[3] == 0x41) reads_.push_back({wire::ReadRequest::parse(sent.subspan(20)), {}});
+      if (sent[3] == 0x4a) reads_.push_back({{}, wire::AtomicRequest::parse(sent.subspan(20))});
       sent = sent.subspan(whole);
     }
   }
@@ -277,7 +282,8 @@ class Run {
   }
   void read_response() {
     if (reads_.empty()) return;
-    const wire::ReadRequest request = reads_.front();
+    if (reads_.front().atomic) return atomic_response();
+    const wire::ReadRequest request = reads_.front().read;
     reads_.pop_front();
     const std::uint8_t flags = script_.next();
     const std::uint32_t first = flags & 1 ? request.octets / 2 : 0;
@@ -293,6 +299,37 @@ class Run {
     header.last = !(flags & 2) || (flags & 0x0c);
     header.to += first;
     give(ulpdu(header, Bytes(request.octets - first, 0x55)));
+  }
+  Bytes untagged(wire::Opcode opcode, std::uint32_t qn, std::uint32_t msn, const auto& behind) {
+    wire::DDPHeader header;
+    header.rdmap_control = wire::rdmap_control(opcode);
+    header.qn = qn;
+    header.msn = {msn};
+    Bytes payload(behind.kOctets);
+    behind.encode(payload);
+    return ulpdu(header, payload);
+  }
+  void atomic_response() {
+    const wire::AtomicResponse response{reads_.front().atomic->id, script_.next()};
+    reads_.pop_front();
+    give(untagged(wire::Opcode::AtomicResponse, wire::kAtomicResponseQueue,
+                  atomic_response_msn_++, response));
+  }
+  void atomic_request() {
+    const std::uint8_t flags = script_.next();
+    wire::AtomicRequest request;
+    request.opcode = wire::AtomicOpcode(flags & 1 ? 2 : flags >> 5);
+    request.stag = stag();
+    request.to = flags & 2 ? kBase + 8u * (script_.next() % 130) : to();
+    request.operands = {script_.next(), script_.next(), script_.next(), script_.next()};
+    give(untagged(wire::Opcode::AtomicRequest, wire::kReadRequestQueue, read_msn_++, request));
+  }
+  void immediate() {
+    const std::uint8_t flags = script_.next();
+    wire::Immediate data{script_.next()};
+    if (flags & 1) data = data.of_next_send();
+    give(untagged(flags & 2 ? wire::Opcode::ImmediateSolicited : wire::Opcode::Immediate,
+                  wire::kSendQueue, send_msn_++, data));
   }
   void terminate() {
     wire::DDPHeader header;
@@ -327,7 +364,9 @@ class Run {
   }
 
   void step() {
-    switch (script_.next() % 14) {
+    const std::uint8_t kind = script_.next();
+    if (kind >= 252) return kind % 2 ? atomic_request() : immediate();
+    switch (kind % 14) {
       case 0: case 1: post_send(); break;
       case 2: case 3: queues_.receives.push_back({++receives_posted_, sges(5)}); break;
       case 4: case 5: transmit(); break;
@@ -393,8 +432,12 @@ class Run {
   std::uint64_t random_ = 0;
   STag stags_[4];
   Bytes arrived_;
-  std::deque<wire::ReadRequest> reads_;
-  std::uint32_t send_msn_ = 1, read_msn_ = 1, mo_ = 0;
+  struct OpenRequest {
+    wire::ReadRequest read;
+    std::optional<wire::AtomicRequest> atomic;  ///< instead
+  };
+  std::deque<OpenRequest> reads_;
+  std::uint32_t send_msn_ = 1, read_msn_ = 1, atomic_response_msn_ = 1, mo_ = 0;
   std::size_t outstanding_ = 0;
   std::uint64_t sends_posted_ = 0, sends_completed_ = 0;
   std::uint64_t receives_posted_ = 0, receives_completed_ = 0;

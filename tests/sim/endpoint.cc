@@ -71,7 +71,8 @@ bool ArenaMover::update(std::uint8_t* target, const core::AtomicChange& change,
   std::memcpy(original, target, sizeof *original);
   std::uint64_t changed = change.applied_to(*original);
   if (verdict_.breaks_once("atomic-wrong")) changed ^= 1;
-  std::memcpy(target, &changed, sizeof changed);
+  const bool torn = changed >> 32 != *original >> 32 && verdict_.breaks_once("atomic-torn");
+  std::memcpy(target, &changed, torn ? sizeof changed / 2 : sizeof changed);
   if (verdict_.breaks_once("original-wrong")) *original ^= 1;
   return true;
 }

@@ -2,6 +2,7 @@
 #include "tests/sim/model.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace weft::sim {
 
@@ -18,7 +19,7 @@ bool Mirror::advance(std::size_t steps) {
   for (std::size_t i = 0; i < expected_.size(); ++i) wrong += expected_[i] != (*actual_)[i];
   while (wrong > 0 && step_ < steps_.size()) {
     const Step& step = steps_[step_];
-    for (; octet_ < step.octets.size() && wrong > 0; ++octet_) {
+    for (; octet_ < step.octets.size() && (wrong > 0 || (step.whole && octet_ > 0)); ++octet_) {
       const std::size_t at = step.place + octet_;
       wrong -= expected_[at] != (*actual_)[at];
       expected_[at] = step.octets[octet_];
@@ -51,6 +52,40 @@ Bytes cut(const Bytes& from, std::size_t begin, std::size_t octets) {
   return {first, first + static_cast<std::ptrdiff_t>(octets)};
 }
 
+std::uint64_t number_in(const Bytes& memory, std::size_t at) {
+  std::uint64_t number;
+  std::memcpy(&number, memory.data() + at, sizeof number);
+  return number;
+}
+Bytes octets_of(std::uint64_t number) {
+  Bytes octets(sizeof number);
+  std::memcpy(octets.data(), &number, sizeof number);
+  return octets;
+}
+
+/// The two atomic operations as RFC 7306 §5.1 writes them down, bit by bit.
+std::uint64_t changed_by(const Operation& operation, std::uint64_t original) {
+  const wire::AtomicOperands& given = operation.operands;
+  std::uint64_t result = 0;
+  if (operation.opcode == core::WorkOpcode::CompareSwap) {
+    for (unsigned bit = 0; bit < 64; ++bit) {
+      const std::uint64_t here = std::uint64_t{1} << bit;
+      if ((given.compare_mask & here) && (given.compare & here) != (original & here)) {
+        return original;
+      }
+      result |= ((given.data_mask & here) ? given.data : original) & here;
+    }
+    return result;
+  }
+  unsigned carry = 0;
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    const unsigned sum = carry + (original >> bit & 1) + (given.data >> bit & 1);
+    result |= std::uint64_t{sum & 1} << bit;
+    carry = (given.data_mask >> bit & 1) ? 0 : sum >> 1;
+  }
+  return result;
+}
+
 /// Plays the operations one after another on copies of the zones.
 class Player {
  public:
@@ -71,10 +106,16 @@ class Player {
                               illegal == Illegal::InvalidateBadSTag ||
                               illegal == Illegal::WriteBeyondEnd;
     if (!takes_effect) return false;
-    if (operation.is_read()) {
+    if (operation.is_atomic()) {
+      play_atomic(operation);
+    } else if (operation.is_request()) {
       play_read(operation);
     } else if (operation.opcode == core::WorkOpcode::Write) {
       play_write(operation);
+    } else if (operation.opcode == core::WorkOpcode::WriteImmediate) {
+      play_write(operation);
+      if (next_receive_ == peer_work_.receives.size()) return false;
+      effects_.fills[next_receive_++] = index;
     } else if (operation.is_send() && !play_send(operation, index)) {
       return false;
     }
@@ -91,9 +132,19 @@ class Player {
     }
     return octets;
   }
-  void place_front(std::size_t at, Bytes octets) {
+  void place_front(std::size_t at, Bytes octets, bool whole = false) {
     std::copy(octets.begin(), octets.end(), front_.begin() + static_cast<std::ptrdiff_t>(at));
-    effects_.front.append(at, std::move(octets));
+    effects_.front.append(at, std::move(octets), whole);
+  }
+  void place_home(std::size_t at, Bytes octets) {
+    std::copy(octets.begin(), octets.end(), home_.begin() + static_cast<std::ptrdiff_t>(at));
+    effects_.home.append(at, std::move(octets));
+  }
+  void play_atomic(const Operation& operation) {
+    const std::size_t at = peer_.place(*operation.remote);
+    const std::uint64_t original = number_in(front_, at);
+    place_front(at, octets_of(changed_by(operation, original)), true);
+    place_home(own_.place(operation.local[0]), octets_of(original));
   }
   void play_write(const Operation& operation) {
     Bytes octets = payload(operation);
@@ -119,9 +170,7 @@ class Player {
   void play_read(const Operation& operation) {
     if (operation.octets == 0) return;
     Bytes octets = cut(front_, peer_.place(*operation.remote), operation.octets);
-    const std::size_t at = own_.place(operation.local[0]);
-    std::copy(octets.begin(), octets.end(), home_.begin() + static_cast<std::ptrdiff_t>(at));
-    effects_.home.append(at, std::move(octets));
+    place_home(own_.place(operation.local[0]), std::move(octets));
   }
 
   std::size_t next_receive_;

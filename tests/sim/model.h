@@ -16,8 +16,11 @@ class Mirror {
   /// `actual` outlives the mirror; its content now is the content before the first placement.
   explicit Mirror(const Bytes& actual) : actual_(&actual), expected_(actual) {}
 
-  /// While the sequence is drawn up. An operation may place nothing, or several runs.
-  void append(std::size_t place, Bytes octets) { steps_.push_back({place, std::move(octets)}); }
+  /// While the sequence is drawn up. An operation may place nothing, or several runs. `whole`: no
+  /// part of these octets is ever seen without the others.
+  void append(std::size_t place, Bytes octets, bool whole = false) {
+    steps_.push_back({place, std::move(octets), whole});
+  }
   std::size_t step_count() const { return steps_.size(); }
 
   enum class Match : std::uint8_t {
@@ -34,6 +37,7 @@ class Mirror {
   struct Step {
     std::size_t place;
     Bytes octets;
+    bool whole;
   };
   bool advance(std::size_t steps);
 

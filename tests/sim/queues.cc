@@ -14,7 +14,8 @@ void Queues::fail(Check check, const char* what, std::uint64_t id) {
 }
 
 void Queues::post_send(const core::SendWR& wr, std::vector<core::SGE> sges, Bytes inline_data) {
-  Entry entry{wr, std::move(sges), std::make_unique<Bytes>(std::move(inline_data))};
+  Entry entry{wr, std::move(sges), std::make_unique<Bytes>(std::move(inline_data)), {}};
+  if (wr.operands != nullptr) entry.operands = *wr.operands;
   sends_.push_back(std::move(entry));
 }
 
@@ -36,6 +37,8 @@ bool Queues::take_send(core::SendWR& wr) {
   lent_send_ = std::vector<core::SGE>(entry.sges);
   wr = entry.wr;
   wr.sges = lent_send_;
+  lent_operands_ = std::make_unique<wire::AtomicOperands>(entry.operands);
+  if (wr.operands != nullptr) wr.operands = lent_operands_.get();
   wr.inline_data = *entry.inline_data;
   open_sends_.push_back(std::move(entry));
   sends_.pop_front();
@@ -73,6 +76,10 @@ void Queues::complete(const Completion& completion) {
                  name(completion.opcode), name(completion.status));
   Completion seen = completion;
   if (verdict_.breaks_once("flushed-in-peace")) seen.status = WorkStatus::Flushed;
+  if (seen.with != Completion::With::Nothing) {
+    if (verdict_.breaks_once("immediate-wrong")) seen.immediate.value ^= std::uint64_t{1} << 40;
+    if (verdict_.breaks_once("immediate-unsaid")) seen.with = Completion::With::Nothing;
+  }
   check_status(seen, receive ? receive_line_ : send_line_);
   sink_.handle_completion(seen);
   if (verdict_.breaks_once("repeat-completion")) complete(completion);

@@ -51,6 +51,7 @@ class Queues final : public core::WorkQueues {
     core::SendWR wr;  // of a receive: only the id
     std::vector<core::SGE> sges;
     std::unique_ptr<Bytes> inline_data;
+    wire::AtomicOperands operands;
   };
   /// One queue's progress from success to flushing.
   struct Line {
@@ -68,6 +69,7 @@ class Queues final : public core::WorkQueues {
   Line send_line_{"send queue"}, receive_line_{"receive queue"};
   bool guilty_seen_ = false;
   std::vector<core::SGE> lent_send_, lent_receive_;
+  std::unique_ptr<wire::AtomicOperands> lent_operands_;
 };
 
 const char* name(core::WorkStatus);

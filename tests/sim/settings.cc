@@ -257,6 +257,18 @@ const char* name(Illegal illegal) {
       return "Read into read-only memory";
     case Illegal::ReadTwoSinks:
       return "Read with two sinks";
+    case Illegal::AtomicBadSTag:
+      return "atomic, bad STag";
+    case Illegal::AtomicBeyondEnd:
+      return "atomic beyond the end";
+    case Illegal::AtomicWithoutRight:
+      return "atomic without the right";
+    case Illegal::AtomicNotAssociated:
+      return "atomic, other PD or stream";
+    case Illegal::AtomicMisaligned:
+      return "atomic, target not aligned";
+    case Illegal::AtomicSinkReadOnly:
+      return "atomic into read-only memory";
   }
   return "?";
 }

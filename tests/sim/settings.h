@@ -43,8 +43,14 @@ enum class Illegal : std::uint8_t {
   LocalInvalidateBadSTag,
   ReadSinkReadOnly,
   ReadTwoSinks,
+  AtomicBadSTag,
+  AtomicBeyondEnd,
+  AtomicWithoutRight,
+  AtomicNotAssociated,
+  AtomicMisaligned,
+  AtomicSinkReadOnly,
 };
-inline constexpr int kIllegalCount = 16;
+inline constexpr int kIllegalCount = 22;
 const char* name(Illegal);
 
 /// How the stream is brought to its end once the script is through.

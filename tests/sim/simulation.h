@@ -75,6 +75,7 @@ class Simulation {
   void handle_sent(std::size_t end, const core::Completion&);
   void check_memory_released(std::size_t end, std::size_t index);
   void handle_received(std::size_t end, const core::Completion&);
+  void check_immediate(std::size_t end, const core::Completion&, const Operation& send);
   void revoke(std::size_t end, std::size_t region);
   void check_zone(Mirror& mirror, std::size_t steps, const char* what);
   void check_memory();

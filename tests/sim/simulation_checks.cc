@@ -58,6 +58,18 @@ constexpr Consequence kConsequences[] = {
      TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
     {Illegal::ReadTwoSinks, FoundBy::Requester, WorkStatus::LocalQPOperation,
      TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
+    {Illegal::AtomicBadSTag, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPInvalidSTag, TermError::RDMAPInvalidSTag},
+    {Illegal::AtomicBeyondEnd, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPBounds, TermError::RDMAPTOWrap},
+    {Illegal::AtomicWithoutRight, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPAccess, TermError::RDMAPAccess},
+    {Illegal::AtomicNotAssociated, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPNotAssociated, TermError::RDMAPNotAssociated},
+    {Illegal::AtomicMisaligned, FoundBy::Responder, WorkStatus::RemoteInvalidRequest,
+     TermError::RDMAPStreamCatastrophic, TermError::RDMAPStreamCatastrophic},
+    {Illegal::AtomicSinkReadOnly, FoundBy::Requester, WorkStatus::LocalProtection,
+     TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
 };
 
 const Consequence& consequence(Illegal illegal) {
@@ -133,7 +145,7 @@ void Simulation::check_memory_released(std::size_t end, std::size_t index) {
         !here.batch_references(arenas_[end]->address(run.region) + run.offset, run.octets)) {
       continue;
     }
-    bool shared = operations[index].is_read();
+    bool shared = operations[index].is_request();
     for (std::size_t later = index + 1; later < operations.size(); ++later) {
       for (const Run& other : operations[later].local) shared |= shares(run, other);
     }
@@ -148,7 +160,7 @@ void Simulation::handle_sent(std::size_t end, const Completion& completion) {
   // What only the peer can find wrong may have been taken by the transport before it did.
   const bool may_succeed =
       illegal == Illegal::None ||
-      (!operation.is_read() && illegal != Illegal::LocalBadSTag &&
+      (!operation.is_request() && illegal != Illegal::LocalBadSTag &&
        illegal != Illegal::LocalBeyondEnd && illegal != Illegal::LocalInvalidateBadSTag);
   if (!may_succeed) {
     verdict_.fail(Check::Status, of(*ends_[end], "succeeded although illegal: ") + name(illegal));
@@ -156,11 +168,11 @@ void Simulation::handle_sent(std::size_t end, const Completion& completion) {
   if (completion.octets != operation.octets) {
     verdict_.fail(Check::Completions, of(*ends_[end], "completed with another length"));
   }
-  if (operation.is_read()) {
+  if (operation.is_request()) {
     const Effects::Position after = effects(end).after[completion.id];
-    check_zone(effects(end).home, after.home, "a Read's data");
-    // The Read was answered, so all before it arrived.
-    check_zone(effects(end).front, after.front, "what was sent before a Read");
+    check_zone(effects(end).home, after.home, "a Read's data or an original value");
+    // The request was answered, so all before it arrived, and an atomic was performed.
+    check_zone(effects(end).front, after.front, "what was sent before a Read or by an atomic");
   }
   if (operation.invalidates && !operation.is_send()) revoke(end, *operation.invalidates);
 }
@@ -186,8 +198,24 @@ void Simulation::handle_received(std::size_t end, const Completion& completion) 
     verdict_.fail(Check::Completions, of(*ends_[end], "a receive does not describe its Send, WR ") +
                                           std::to_string(index));
   }
+  check_immediate(end, completion, send);
   check_zone(effect.front, effect.after[index].front, "a received message");
   if (invalidates) revoke(end, *send.invalidates);
+}
+
+void Simulation::check_immediate(std::size_t end, const Completion& completion,
+                                 const Operation& send) {
+  using With = Completion::With;
+  const With with = send.opcode == core::WorkOpcode::WriteImmediate  ? With::Immediate
+                    : send.opcode == core::WorkOpcode::SendImmediate ? With::SendImmediate
+                                                                     : With::Nothing;
+  const bool whole = with == With::Immediate;
+  const bool same = with == With::Nothing ||
+                    (whole ? completion.immediate == send.immediate
+                           : completion.immediate.first() == send.immediate.first());
+  if (completion.with != with || !same) {
+    verdict_.fail(Check::Completions, of(*ends_[end], "came with other immediate data"));
+  }
 }
 
 void Simulation::revoke(std::size_t end, std::size_t region) {
@@ -295,7 +323,7 @@ void Simulation::check_illegal() {
   const Endpoint& there = *ends_[1 - sinner];
 
   const bool no_reads =
-      sin->is_read() && std::min(here.qp().stream().ord, settings_.ends[sinner].qp.ord_max) == 0;
+      sin->is_request() && std::min(here.qp().stream().ord, settings_.ends[sinner].qp.ord_max) == 0;
   const Consequence& row = consequence(no_reads ? Illegal::ReadTwoSinks : sin->illegal);
   const bool told_by_peer = row.found_by != FoundBy::Requester;
   const auto is_told = [&](std::optional<TermError> error) {
@@ -313,7 +341,7 @@ void Simulation::check_illegal() {
   // A Write or Send may have completed before the peer found it wrong: then nobody is guilty.
   const bool receive = row.found_by == FoundBy::Receiver;
   const std::optional<Guilty>& guilty = guilty_[receive ? 1 - sinner : sinner];
-  const bool must = !told_by_peer || receive || sin->is_read();
+  const bool must = !told_by_peer || receive || sin->is_request();
   if (must && !guilty) {
     return verdict_.fail(Check::Status, of(here, "nobody is guilty of: ") + name(sin->illegal));
   }

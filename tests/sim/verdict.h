@@ -39,7 +39,9 @@ inline constexpr std::array kBreaks = {
     Break{"revoked-changes", Check::Revoked},     Break{"reads-above-ord", Check::Reads},
     Break{"reads-above-ird", Check::Reads},       Break{"deaf-end", Check::Progress},
     Break{"octet-lost", Check::Ending},           Break{"other-terminate", Check::Ending},
-    Break{"consumed-too-much", Check::Interface},
+    Break{"consumed-too-much", Check::Interface}, Break{"atomic-wrong", Check::Memory},
+    Break{"atomic-torn", Check::Memory},          Break{"original-wrong", Check::Memory},
+    Break{"immediate-wrong", Check::Completions}, Break{"immediate-unsaid", Check::Completions},
 };
 
 /// One run's first failure, its trace, and the mistake it is told to make.

@@ -8,7 +8,9 @@ namespace {
 
 using core::WorkOpcode;
 
-constexpr std::uint32_t kOffered = core::kLocalWrite | core::kRemoteWrite | core::kRemoteRead;
+constexpr std::uint32_t kOffered =
+    core::kLocalWrite | core::kRemoteWrite | core::kRemoteRead | core::kRemoteAtomic;
+constexpr std::uint64_t kAllBits = ~std::uint64_t{0};
 constexpr core::PD kOtherPD{77};
 constexpr core::StreamId kOtherStream{78};
 
@@ -104,7 +106,10 @@ class Author {
   void finish(Operation operation) {
     bool needed = false;
     for (const OpenRead& read : open_reads_) {
-      if (!operation.is_read()) {
+      // A request's own sink is filled in its turn. But an atomic does not wait for the Reads
+      // before it to be answered.
+      needed |= operation.is_atomic() && overlap(*operation.remote, read.source);
+      if (!operation.is_request()) {
         for (const Run& run : operation.local) needed |= overlap(run, read.sink);
         needed |= operation.remote && overlap(*operation.remote, read.source);
       }
@@ -113,8 +118,10 @@ class Author {
     operation.local_fence |= percent(random_, 3);
     operation.signaled = percent(random_, 70);
     if (operation.read_fence || operation.local_fence) open_reads_.clear();
-    if (operation.is_read() && !operation.local.empty()) {
-      open_reads_.push_back({*operation.remote, operation.local[0]});
+    if (operation.is_request() && !operation.local.empty()) {
+      // What an atomic does at its target is done in order with the Writes.
+      const Run source = operation.is_atomic() ? Run{} : *operation.remote;
+      open_reads_.push_back({source, operation.local[0]});
     }
     operations_.push_back(std::move(operation));
   }
@@ -148,6 +155,56 @@ class Author {
       operation.local = {draw_run(own_, home_[random_.between(0, 1)], operation.octets)};
     }
     finish(std::move(operation));
+  }
+
+  /// The address has to be a multiple of 8, plus `off`.
+  Run draw_target(std::size_t region, std::uint32_t off = 0) {
+    Run run = draw_run(peer_, region, 16);
+    const std::size_t at = peer_.place(run) % 8;
+    run.offset += static_cast<std::uint32_t>((8 - at) % 8) + off;
+    run.octets = 8;
+    return run;
+  }
+  std::uint64_t draw_bits() {
+    const std::uint64_t fields[] = {0, kAllBits, 0x8080808080808080, 0xff};
+    return percent(random_, 50) ? fields[random_.between(0, 3)] : random_.next();
+  }
+  void draw_operands(Operation& operation) {
+    operation.opcode = percent(random_, 50) ? WorkOpcode::FetchAdd : WorkOpcode::CompareSwap;
+    operation.octets = 8;
+    operation.operands.data = draw_bits();
+    operation.operands.data_mask = draw_bits();
+    if (operation.opcode == WorkOpcode::FetchAdd) return;
+    operation.operands.compare = draw_bits();
+    // Of few bits are some equal.
+    operation.operands.compare_mask =
+        percent(random_, 70) ? random_.next() & random_.next() & random_.next() & random_.next()
+                             : draw_bits();
+  }
+  void draw_atomic() {
+    Operation operation;
+    draw_operands(operation);
+    operation.remote = draw_target(offered_[random_.between(0, 1)]);
+    operation.local = {draw_run(own_, home_[random_.between(0, 1)], 8)};
+    finish(std::move(operation));
+  }
+
+  void draw_write_immediate() {
+    draw_write();
+    operations_.back().opcode = WorkOpcode::WriteImmediate;
+    operations_.back().solicited = percent(random_, 40);
+    draw_immediate();
+  }
+  void draw_send_immediate() {
+    draw_send();
+    operations_.back().opcode = WorkOpcode::SendImmediate;
+    draw_immediate();
+  }
+  void draw_immediate() {
+    wire::Immediate& immediate = operations_.back().immediate;
+    immediate.value = draw_bits();
+    // Marked as a Send's it would be one.
+    if (immediate.is_of_next_send()) immediate.value = 0;
   }
 
   std::uint32_t special_octets() {
@@ -204,9 +261,12 @@ class Author {
   void draw_legal() {
     const std::uint64_t kind = random_.between(0, 99);
     const bool reads = settings_.reads_allowed(end_) > 0;
-    if (kind < 35) return draw_write();
-    if (kind < 65) return draw_send();
-    if (kind < 90) return reads ? draw_read() : draw_send();
+    if (kind < 28) return draw_write();
+    if (kind < 35) return draw_write_immediate();
+    if (kind < 58) return draw_send();
+    if (kind < 65) return draw_send_immediate();
+    if (kind < 80) return reads ? draw_read() : draw_send();
+    if (kind < 90) return reads ? draw_atomic() : draw_send();
     if (kind < 94) return draw_send_invalidate();
     if (kind < 97) return draw_local_invalidate();
     return reads ? draw_read_invalidate() : draw_write();
@@ -279,8 +339,31 @@ class Author {
         remote(WorkOpcode::Read, offered_[0]);
         operation.local.push_back(operation.local[0]);
         break;
+      case Illegal::AtomicBadSTag:
+      case Illegal::AtomicBeyondEnd:
+      case Illegal::AtomicWithoutRight:
+      case Illegal::AtomicNotAssociated:
+      case Illegal::AtomicMisaligned:
+      case Illegal::AtomicSinkReadOnly: {
+        const std::size_t region = settings_.illegal == Illegal::AtomicWithoutRight ? write_only_
+                                   : settings_.illegal == Illegal::AtomicNotAssociated
+                                       ? foreign_
+                                       : offered_[0];
+        const bool off = settings_.illegal == Illegal::AtomicMisaligned;
+        const auto octets_off = static_cast<std::uint32_t>(off ? random_.between(1, 7) : 0);
+        draw_operands(operation);
+        operation.remote = draw_target(region, octets_off);
+        if (settings_.illegal == Illegal::AtomicBeyondEnd) {
+          operation.remote->offset =
+              peer_.region(region).octets - static_cast<std::uint32_t>(random_.between(0, 7));
+        }
+        const bool read_only = settings_.illegal == Illegal::AtomicSinkReadOnly;
+        operation.local = {draw_run(own_, read_only ? source_only_ : home_[0], 8)};
+        break;
+      }
     }
-    if (!operation.is_send() && !operation.is_read() && operation.opcode != WorkOpcode::Write) {
+    if (!operation.is_send() && !operation.is_request() &&
+        operation.opcode != WorkOpcode::Write) {
       operation.remote.reset();
     }
     if (operation.is_send()) operation.remote.reset();
@@ -322,7 +405,11 @@ std::vector<Receive> draw_receives(const Settings& settings, std::size_t end, Ra
   // A Send as RTR takes a receive like any other.
   if (end == 1 && settings.rtr() == core::RTR::Send) add(0);
   for (const Operation& send : sends) {
-    if (!send.is_send()) continue;
+    if (!send.takes_receive()) continue;
+    if (!send.is_send()) {  // immediate data alone: the receive's memory stays as it is
+      add(static_cast<std::uint32_t>(random.between(0, 64)));
+      continue;
+    }
     if (send.illegal == Illegal::SendTooLong) {
       add(static_cast<std::uint32_t>(random.between(0, send.octets - 1)));
     } else {
@@ -398,6 +485,8 @@ core::SendWR make_wr(const Operation& operation, std::uint64_t id, const Arena& 
   wr.solicited = operation.solicited;
   wr.read_fence = operation.read_fence;
   wr.local_fence = operation.local_fence;
+  wr.immediate = operation.immediate;
+  if (operation.is_atomic()) wr.operands = &operation.operands;
   sges = make_sges(operation.local, own);
   if (operation.remote) {
     wr.remote_stag = peer.region(operation.remote->region).stag;
@@ -410,6 +499,7 @@ core::SendWR make_wr(const Operation& operation, std::uint64_t id, const Arena& 
   switch (operation.illegal) {
     case Illegal::WriteBadSTag:
     case Illegal::ReadBadSTag:
+    case Illegal::AtomicBadSTag:
       wr.remote_stag = operation.wrong_stag;
       break;
     case Illegal::LocalBadSTag:

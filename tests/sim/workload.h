@@ -20,7 +20,9 @@ struct Operation {
   bool local_fence = false;
   std::vector<Run> local;  ///< gather list; of a Read: the sink
   Bytes inline_data;
-  std::optional<Run> remote;               ///< Write: sink, Read: source; in the peer's arena
+  std::optional<Run> remote;               ///< sink, source or target; in the peer's arena
+  wire::Immediate immediate;
+  wire::AtomicOperands operands;
   std::optional<std::size_t> invalidates;  ///< region: the peer's (Send), or our own
   std::uint32_t octets = 0;
   Illegal illegal = Illegal::None;
@@ -28,10 +30,23 @@ struct Operation {
   Duration at{};    ///< posted then, counted from the start
 
   bool is_send() const {
-    return opcode == core::WorkOpcode::Send || opcode == core::WorkOpcode::SendInvalidate;
+    return opcode == core::WorkOpcode::Send || opcode == core::WorkOpcode::SendInvalidate ||
+           opcode == core::WorkOpcode::SendImmediate;
   }
-  bool is_read() const {
-    return opcode == core::WorkOpcode::Read || opcode == core::WorkOpcode::ReadInvalidate;
+  bool is_write() const {
+    return opcode == core::WorkOpcode::Write || opcode == core::WorkOpcode::WriteImmediate;
+  }
+  bool is_atomic() const {
+    return opcode == core::WorkOpcode::FetchAdd || opcode == core::WorkOpcode::CompareSwap;
+  }
+  /// Waits for an answer: a Read or an atomic.
+  bool is_request() const {
+    return is_atomic() || opcode == core::WorkOpcode::Read ||
+           opcode == core::WorkOpcode::ReadInvalidate;
+  }
+  /// What the peer has to post for it.
+  bool takes_receive() const {
+    return is_send() || opcode == core::WorkOpcode::WriteImmediate;
   }
 };
 

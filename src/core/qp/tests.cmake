@@ -5,6 +5,7 @@ weft_test(core_qp
     qp/cq_state_test.cc
     qp/fence_test.cc
     qp/flush_test.cc
+    qp/nudge_test.cc
     qp/qp_state_test.cc
     qp/read_test.cc
     qp/receive_holdback_test.cc

@@ -210,6 +210,9 @@ void Connection::finish_stream() {
   if (qp->srq() == nullptr) qp->want_receive();
   if (qp->srq() != nullptr && !qp->last_receive_reported) {
     qp->last_receive_reported = true;
+  //= DDP-16
+  // A bad close is found while receiving: nobody else would ask for the reset that it wants.
+  if (qp_->core().poll_llp_action() == core::LLPAction::Reset) reset_stream();
     owner_.report_async(device::AsyncEventKind::LastReceive, *qp);
   }
   report_end();

@@ -1,4 +1,6 @@
 // Requests reach the program in the order in which they came, whatever the RNIC was doing then.
+#include <atomic>
+
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/side.h"
 
@@ -21,6 +23,12 @@ bool send_request(RawPeer& peer, const std::uint8_t& place) {
 class LateRequests final : public transport::Transport {
  public:
   explicit LateRequests(std::vector<RawPeer>& peers) : peers_(peers) {}
+
+  /// From now on the peers are this transport's to send with.
+  void hand_over_peers() {
+    handed_over_ = true;
+    handed_over_.notify_all();
+  }
 
   Result<std::unique_ptr<transport::Stream>> connect(const transport::Address& local,
                                                      const transport::Address& remote) override {
@@ -52,6 +60,7 @@ class LateRequests final : public transport::Transport {
   };
 
   void send_all() {
+    handed_over_.wait(false);
     for (std::uint8_t place = 0; place < peers_.size(); ++place) {
       EXPECT_TRUE(send_request(peers_[place], place));
     }
@@ -60,6 +69,7 @@ class LateRequests final : public transport::Transport {
   transport::TCPTransport tcp_;
   std::vector<RawPeer>& peers_;
   std::size_t accepted_ = 0;
+  std::atomic<bool> handed_over_ = false;
 };
 
 using RequestOrderTest = PairTest;
@@ -70,7 +80,8 @@ TEST_P(RequestOrderTest, ARequestThatComesWhileALaterConnectionIsTakenStaysFirst
   LateRequests transport(peers);
   server = std::make_unique<Side>(make_settings(), &transport);
   listen();
-  for (RawPeer& peer : peers) ASSERT_TRUE(peer.connect(server_address));
+  for (RawPeer& peer : peers) EXPECT_TRUE(peer.connect(server_address));
+  transport.hand_over_peers();
   for (std::uint8_t place = 0; place < kPeers; ++place) {
     const auto event = server->wait_event();
     ASSERT_TRUE(event.has_value());

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <vector>
+#include <new>
 
 #include "core/transmit_batch.h"
 
@@ -38,26 +38,29 @@ struct TransmitBuffer {
   alignas(64) std::array<std::uint8_t, kTransmitStagingOctets> staging;
 };
 
+inline constexpr const char* kNoStaging = "no memory for staging the octets of the connection";
+
 /// Buffers are made on demand and the few most recently returned ones are kept.
 template <typename Buffer>
 class BufferPool {
  public:
+  /// Null: there is no memory.
   std::unique_ptr<Buffer> borrow() {
-    ++borrowed_;
-    if (free_.empty()) return std::unique_ptr<Buffer>(new Buffer);  // not zeroed
-    std::unique_ptr<Buffer> buffer = std::move(free_.back());
-    free_.pop_back();
+    std::unique_ptr<Buffer> buffer(kept_ == 0 ? new (std::nothrow) Buffer  // not zeroed
+                                              : free_[--kept_].release());
+    if (buffer != nullptr) ++borrowed_;
     return buffer;
   }
   void give_back(std::unique_ptr<Buffer> buffer) {
     --borrowed_;
-    if (free_.size() < kKeep) free_.push_back(std::move(buffer));
+    if (kept_ < kKeep) free_[kept_++] = std::move(buffer);
   }
   std::size_t borrowed() const { return borrowed_; }
 
  private:
   static constexpr std::size_t kKeep = 4;
-  std::vector<std::unique_ptr<Buffer>> free_;
+  std::array<std::unique_ptr<Buffer>, kKeep> free_;
+  std::size_t kept_ = 0;
   std::size_t borrowed_ = 0;
 };
 

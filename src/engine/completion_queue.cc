@@ -32,26 +32,28 @@ CompletionQueue::Pushed CompletionQueue::push(const device::CompletionEntry& ent
   }
   const std::uint32_t index = ring_.produced_own();
   *static_cast<device::CompletionEntry*>(ring_.entry(index)) = entry;
+  const bool fired = step(input_for(entry));
+  if (fired) announced_ = first_untold();
   ring_.publish(index + 1);
-  if (!step(input_for(entry))) return Pushed::Quiet;
-  announced_ = index;
-  return Pushed::Notify;
+  return fired ? Pushed::Notify : Pushed::Quiet;
+}
+
+std::uint32_t CompletionQueue::first_untold() const {
+  const std::uint32_t end = ring_.produced_own();
+  const std::uint32_t unread = std::min(end - ring_.consumed_seen(), ring_.capacity());
+  return end - (announced_ ? std::min(unread, end - 1 - *announced_) : unread);
 }
 
 bool CompletionQueue::arm(bool solicited_only) {
   step(solicited_only ? core::CQInput::ArmSolicited : core::CQInput::ArmAny);
   // What waits unread fires at once (docs/adr/0002-arming-a-cq-that-is-not-empty.md).
-  bool fired = false;
-  const std::uint32_t end = ring_.produced_own();
-  const std::uint32_t unread = std::min(end - ring_.consumed_seen(), ring_.capacity());
-  for (std::uint32_t i = end - unread; i != end && !fired; ++i) {
-    // Its event is what the consumer comes from: it arms, then reads. ib_read_lat -e takes an event
-    // with nothing behind it for a completion and overfills its send queue of one.
-    if (announced_ == i) continue;
-    fired = step(input_for(*static_cast<device::CompletionEntry*>(ring_.entry(i))));
-    if (fired) announced_ = i;
+  const std::uint32_t first = first_untold();
+  for (std::uint32_t i = first; i != ring_.produced_own(); ++i) {
+    if (!step(input_for(*static_cast<device::CompletionEntry*>(ring_.entry(i))))) continue;
+    announced_ = first;
+    return true;
   }
-  return fired;
+  return false;
 }
 
 bool CompletionQueue::nudge() {

@@ -24,8 +24,9 @@ class CompletionQueue {
   /// first one; the CQ is unusable from now on.
   Pushed push(const device::CompletionEntry&);
 
-  /// Arms for the next completion. True: an entry that waits unread already gives the event. The
-  /// entry that gave the last one does not give another.
+  /// Arms for the next completion. True: an entry that waits unread already gives the event. Each
+  /// event accounts for one entry, the oldest unread that has none: who reads at least one entry
+  /// per event never sleeps while entries wait, and who reads none gets no event without end.
   bool arm(bool solicited_only);
   /// An event without a completion: true if the CQ was armed for any, and no longer is.
   bool nudge();
@@ -40,13 +41,15 @@ class CompletionQueue {
 
  private:
   bool step(core::CQInput input);
+  /// Index of the oldest unread entry that no event accounts for; the next to be pushed if none.
+  std::uint32_t first_untold() const;
 
   const device::CQNumber number_;
   const std::uint64_t cookie_;
   RingMemory memory_;
   device::Ring ring_;
   core::CQState state_ = core::CQState::Quiet;
-  std::optional<std::uint32_t> announced_;  ///< index of the entry that gave the last event
+  std::optional<std::uint32_t> announced_;  ///< the newest entry that an event accounts for
 };
 
 }  // namespace weft::engine

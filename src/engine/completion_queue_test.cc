@@ -44,6 +44,41 @@ TEST_F(CompletionQueueTest, EventsDoNotEndWhileEntriesWait) {
   EXPECT_TRUE(push());
 }
 
+TEST_F(CompletionQueueTest, WhoReadsOneEntryPerEventAndArmsBeforeGetsAtAll) {
+  EXPECT_FALSE(cq.arm(false));
+  std::uint32_t events = 0;
+  for (int i = 0; i < 10; ++i) events += push();
+  for (std::uint32_t taken = 0; taken < 10; ++taken) {
+    ASSERT_GT(events, 0u) << "asleep with " << 10 - taken << " entries unread";
+    --events;
+    events += cq.arm(false);
+    read(1);
+  }
+  EXPECT_EQ(events, 0u);
+}
+
+TEST_F(CompletionQueueTest, ACQThatNobodyReadsGivesNoMoreEventsThanItHasEntries) {
+  // perftest's receiver takes and arms again for the completions of its credits, but reads them
+  // only at the end.
+  EXPECT_FALSE(cq.arm(false));
+  int events = 0;
+  for (int i = 0; i < 5; ++i) events += push();
+  for (int i = 0; i < 20; ++i) events += cq.arm(false);
+  EXPECT_EQ(events, 5);
+  EXPECT_TRUE(push()) << "it is armed";
+}
+
+TEST_F(CompletionQueueTest, ASolicitedEventDoesNotSilenceTheEntriesBeforeIt) {
+  EXPECT_FALSE(push());
+  EXPECT_FALSE(push());
+  EXPECT_FALSE(cq.arm(true)) << "none is solicited";
+  device::CompletionEntry solicited = {};
+  solicited.flags = device::kSolicitedEvent;
+  EXPECT_EQ(cq.push(solicited), CompletionQueue::Pushed::Notify);
+  read(1);
+  EXPECT_TRUE(cq.arm(false)) << "two are unread, one of them has had no event";
+}
+
 TEST_F(CompletionQueueTest, AnEntryWithoutAnEventGivesOneWhenArmed) {
   EXPECT_FALSE(push());
   EXPECT_TRUE(cq.arm(false));

@@ -25,6 +25,7 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
       state_(ConnectionState::Connecting),
       cookie_(cookie),
       private_data_(private_data.begin(), private_data.end()) {
+  control_.reserve(wire::kStartupFrameOctetsMax);
   qp.connection = this;
   deadline_ = owner_.now() + config.timeout;  // bounds the TCP handshake
   refused_until_ = owner_.now() + kRefusedPatience;
@@ -41,6 +42,7 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
       cookie_(listener_cookie),
       places_(std::move(places)),
       place_(Place::HalfOpen) {
+  control_.reserve(wire::kStartupFrameOctetsMax);
   ++places_->half_open;
   startup_.emplace(core::Role::Responder, config_, owner_.now());
 }
@@ -288,6 +290,22 @@ bool Connection::abort_setup(const char* text) {
   if (state_ != ConnectionState::Connecting && state_ != ConnectionState::Startup) return false;
   fail(ECONNABORTED, text);
   return true;
+}
+
+void Connection::give_up(int error, const char* text) {
+  switch (state_) {
+    case ConnectionState::Streaming:
+      end_error_ = error;
+      end_text_ = text;
+      static_cast<void>(qp_->core().fail(owner_.now()));  // any state but Error can
+      return transmit();
+    case ConnectionState::Lingering:
+      return die();
+    case ConnectionState::Dead:
+      return;
+    default:
+      return fail(error, text);
+  }
 }
 
 void Connection::detach_qp() {

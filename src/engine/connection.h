@@ -96,6 +96,8 @@ class Connection {
   void detach_qp();
   /// Ends a connection that is still being set up: Failed with ECONNABORTED. False: it is not.
   bool abort_setup(const char* text);
+  /// The engine cannot go on with it, for this reason: a reset, and the consumer's last event.
+  void give_up(int error, const char* text);
   /// A new TCP connection, still connecting, for a startup from the beginning.
   void restart(std::unique_ptr<transport::Stream> stream);
   /// Does an unsent batch reference this registered memory?
@@ -128,6 +130,7 @@ class Connection {
   // The engine's notes.
   static constexpr std::uint32_t kNotListed = ~0u;
   std::uint32_t interest = 0;              ///< what the poller was last told
+  int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
 
  private:
@@ -160,6 +163,7 @@ class Connection {
   void offer_received();
   bool receive_posted();
   void drop_received();
+  bool borrow_received();
   void lose_stream();
   void spill_received();
   void transmit();

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "engine/connection.h"
 
@@ -30,16 +31,7 @@ void Connection::read_stream() {
 /// One receive. More: the transport may have more and the core takes more.
 Connection::Got Connection::receive_once() {
   if (peer_closed_) return Got::Nothing;
-  if (received_ == nullptr) {
-    received_ = owner_.receive_buffers().borrow();
-    received_->begin = received_->end = 0;
-    if (!tail_.empty()) {
-      std::memcpy(received_->octets.data(), tail_.data(), tail_.size());
-      received_->end = tail_.size();
-      tail_.clear();
-      tail_.shrink_to_fit();
-    }
-  }
+  if (received_ == nullptr && !borrow_received()) return Got::Nothing;
   ReceiveBuffer& buffer = *received_;
   if (buffer.begin == buffer.end) {
     buffer.begin = buffer.end = 0;
@@ -77,6 +69,22 @@ Connection::Got Connection::receive_once() {
   return Got::Nothing;
 }
 
+/// Lends a buffer and puts the tail into it. False: there is none, and the stream has ended.
+bool Connection::borrow_received() {
+  received_ = owner_.receive_buffers().borrow();
+  if (received_ == nullptr) {
+    give_up(ENOMEM, kNoStaging);
+    return false;
+  }
+  received_->begin = 0;
+  received_->end = tail_.size();
+  if (tail_.empty()) return true;
+  std::memcpy(received_->octets.data(), tail_.data(), tail_.size());
+  tail_.clear();
+  tail_.shrink_to_fit();
+  return true;
+}
+
 void Connection::lose_stream() {
   if (end_text_[0] == '\0') end_text_ = "the TCP connection was lost";
   qp_->core().handle_llp_lost(owner_.now());
@@ -85,15 +93,7 @@ void Connection::lose_stream() {
 
 /// Gives the core everything received and not consumed.
 void Connection::offer_received() {
-  if (received_ == nullptr && !tail_.empty()) {
-    received_ = owner_.receive_buffers().borrow();
-    std::memcpy(received_->octets.data(), tail_.data(), tail_.size());
-    received_->begin = 0;
-    received_->end = tail_.size();
-    tail_.clear();
-    tail_.shrink_to_fit();
-  }
-  if (received_ == nullptr) return;
+  if (received_ == nullptr && (tail_.empty() || !borrow_received())) return;
   core::QP& core = qp_->core();
   while (received_->begin < received_->end) {
     const Octets octets(received_->octets.data() + received_->begin,
@@ -118,7 +118,11 @@ void Connection::spill_received() {
   if (left != 0 && !held_back_ && owner_.receive_buffers().borrowed() <= kBuffersLentFreely) return;
   if (left != 0) {
     const std::uint8_t* first = received_->octets.data() + received_->begin;
-    tail_.assign(first, first + left);
+    try {
+      tail_.assign(first, first + left);
+    } catch (const std::bad_alloc&) {
+      return;  // keeps the buffer that it has
+    }
   }
   owner_.receive_buffers().give_back(std::move(received_));
 }

@@ -71,6 +71,7 @@ void Connection::read_startup() {
   // The frame is at most 532 octets; what follows it belongs to full operation and is kept.
   if (received_ == nullptr) {
     received_ = owner_.receive_buffers().borrow();
+    if (received_ == nullptr) return fail(ENOMEM, kNoStaging);
     received_->begin = received_->end = 0;
   }
   ReceiveBuffer& buffer = *received_;

@@ -34,6 +34,12 @@ void Connection::transmit() {
     if (state_ != ConnectionState::Streaming || !core.wants_transmit()) break;
     refresh_emss();
     batch_ = owner_.transmit_buffers().borrow();
+    if (batch_ == nullptr) {
+      end_error_ = ENOMEM;
+      end_text_ = kNoStaging;
+      static_cast<void>(core.fail(owner_.now()));  // any state but Error can
+      break;
+    }
     const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
     const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
     core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
@@ -174,6 +180,7 @@ void Connection::handle_notices() {
       case core::QPNotice::Kind::TerminateSent: {
         end_error_ = EPROTO;
         end_text_ = wire::text(notice->error);
+        if (qp_->fatal_reported) break;
         const bool access = wire::etype(notice->error) == 1 && wire::layer(notice->error) <= 1;
         owner_.report_async(access ? device::AsyncEventKind::QPAccessError
                             : notice->error == wire::TermError::RDMAPLocalCatastrophic
@@ -203,6 +210,9 @@ void Connection::handle_notices() {
 
 /// The core is done with this stream: report it, once, and let go of the QP.
 void Connection::finish_stream() {
+  //= DDP-16
+  // A bad close is found while receiving: nobody else would ask for the reset that it wants.
+  if (qp_->core().poll_llp_action() == core::LLPAction::Reset) reset_stream();
   QueuePair* qp = qp_;
   qp_ = nullptr;
   qp->connection = nullptr;

@@ -21,22 +21,23 @@ Result<void> Poller::open() {
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (epoll_ < 0 || wake_ < 0) return Error{errno, "no descriptors left for the engine's poller"};
-  add(wake_, EPOLLIN, kWakeKey);
-  return {};
+  return add(wake_, EPOLLIN, kWakeKey);
 }
 
-void Poller::add(int fd, std::uint32_t events, std::uint64_t key) {
+Result<void> Poller::control(int operation, int fd, std::uint32_t events, std::uint64_t key) {
   epoll_event event = {};
   event.events = events;
   event.data.u64 = key;
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  if (::epoll_ctl(epoll_, operation, fd, &event) == 0) return {};
+  return Error{errno, "the engine's poller cannot watch the descriptor (epoll_ctl)"};
 }
 
-void Poller::modify(int fd, std::uint32_t events, std::uint64_t key) {
-  epoll_event event = {};
-  event.events = events;
-  event.data.u64 = key;
-  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event);
+Result<void> Poller::add(int fd, std::uint32_t events, std::uint64_t key) {
+  return control(EPOLL_CTL_ADD, fd, events, key);
+}
+
+Result<void> Poller::modify(int fd, std::uint32_t events, std::uint64_t key) {
+  return control(EPOLL_CTL_MOD, fd, events, key);
 }
 
 void Poller::remove(int fd) {

@@ -21,9 +21,9 @@ class Poller {
   /// EMFILE and its like.
   Result<void> open();
   /// Level-triggered interest in `fd`; `events` are EPOLLIN, EPOLLOUT and EPOLLRDHUP bits. `key`
-  /// comes back.
-  void add(int fd, std::uint32_t events, std::uint64_t key);
-  void modify(int fd, std::uint32_t events, std::uint64_t key);
+  /// comes back. ENOSPC (the user's limit), ENOMEM, EPERM (cannot be watched): as it was before.
+  Result<void> add(int fd, std::uint32_t events, std::uint64_t key);
+  Result<void> modify(int fd, std::uint32_t events, std::uint64_t key);
   void remove(int fd);
   /// Waits up to timeout_ms (-1: for ever, 0: not at all). The wake-up is consumed and not listed.
   std::span<const epoll_event> wait(int timeout_ms, std::span<epoll_event> out);
@@ -33,6 +33,8 @@ class Poller {
   int wake_fd() const { return wake_; }
 
  private:
+  Result<void> control(int operation, int fd, std::uint32_t events, std::uint64_t key);
+
   int epoll_ = -1;
   int wake_ = -1;
 };

@@ -46,7 +46,8 @@ struct QueuePairMemory {
 ///
 /// Invariants: a ring entry is copied, checked and used from the copy (its SGEs; inline octets stay
 /// in the ring until their WR completes, and are snapshot into staging with their CRC); a send
-/// queue slot is freed when its WR completes, a receive slot when it is taken.
+/// queue slot is freed when its WR completes, a receive slot when it is taken; before that the
+/// ring's count of completions goes up if there is or will be one.
 /// Threads: the progress lock, but for the atomics at the end.
 class QueuePair final : public core::WorkQueues {
  public:
@@ -78,6 +79,7 @@ class QueuePair final : public core::WorkQueues {
 
   Connection* connection = nullptr;  ///< the one it is bound to, or null
   bool last_receive_reported = false;
+  bool fatal_reported = false;  ///< QPFatal was, which says all about the Terminate that follows
 
   /// Doorbell: set by whoever rings, cleared by whoever serves. `next_rung` links the rung ones.
   std::atomic<bool> rung{false};

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <new>
 
 #include "engine/rnic_entry.h"
 #include "engine/rnic_listener.h"
@@ -77,7 +78,7 @@ Result<void> Rnic::start() {
   return {};
 }
 
-Result<device::PDNumber> Rnic::create_pd() {
+Result<device::PDNumber> Rnic::create_pd() try {
   Entry entry(*this);
   for (device::PDNumber pd = 1; pd < pd_users_.size(); ++pd) {
     if (pd_users_[pd] == 0) {
@@ -88,6 +89,8 @@ Result<device::PDNumber> Rnic::create_pd() {
   if (pd_users_.size() >= kPDCountMax) return Error{ENOMEM, "too many protection domains"};
   pd_users_.push_back(1);
   return static_cast<device::PDNumber>(pd_users_.size() - 1);
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<void> Rnic::destroy_pd(device::PDNumber pd) {
@@ -147,7 +150,7 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
   return {};
 }
 
-Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie) {
+Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie) try {
   if (depth == 0 || depth > device::kCQDepthMax) return Error{EINVAL, "impossible CQ depth"};
   Result<RingMemory> memory = CompletionQueue::make_memory(depth);
   if (!memory) return memory.error();
@@ -158,6 +161,8 @@ Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie
   const device::CQFace face{number, cq->ring()};
   cqs_.emplace(number, std::move(cq));
   return face;
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<void> Rnic::destroy_cq(device::CQNumber number) {
@@ -180,7 +185,7 @@ Result<device::CQFace> Rnic::resize_cq(device::CQNumber number, std::uint32_t de
 }
 
 Result<device::SRQFace> Rnic::create_srq(device::PDNumber pd, std::uint32_t depth,
-                                         std::uint32_t sges, std::uint64_t cookie) {
+                                         std::uint32_t sges, std::uint64_t cookie) try {
   if (depth == 0 || depth > device::kQueueDepthMax || sges == 0 || sges > device::kSGECountMax) {
     return Error{EINVAL, "impossible SRQ depth or SGE count"};
   }
@@ -200,6 +205,8 @@ Result<device::SRQFace> Rnic::create_srq(device::PDNumber pd, std::uint32_t dept
     return face;
   }
   return Error{ENOMEM, "too many SRQs"};
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<void> Rnic::destroy_srq(device::SRQNumber number) {
@@ -227,7 +234,7 @@ SharedReceiveQueue* Rnic::find_srq(device::SRQNumber number) {
   return number < kSRQCountMax ? srqs_[number].load(std::memory_order_acquire) : nullptr;
 }
 
-Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) {
+Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) try {
   if (request.send_depth == 0 || request.send_depth > device::kQueueDepthMax ||
       (request.srq == 0 &&
        (request.receive_depth == 0 || request.receive_depth > device::kQueueDepthMax)) ||
@@ -272,14 +279,16 @@ Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) {
   auto qp = std::make_unique<QueuePair>(
       number, request, config, static_cast<QueuePairOwner&>(*this), *send_cq->second,
       *receive_cq->second, srq, mover_, *memory_, std::move(*storage));
+  if (srq != nullptr) srq->users.push_back(qp.get());
   ++send_cq->second->users;
   ++receive_cq->second->users;
   ++pd_users_[request.pd];
-  if (srq != nullptr) srq->users.push_back(qp.get());
   ++qp_count_;
   const device::QPFace face = qp->face();
   qps_[slot].store(qp.release(), std::memory_order_release);
   return face;
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<void> Rnic::destroy_qp(device::QPNumber number) {
@@ -324,7 +333,7 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
     if (qp->srq() == nullptr) qp->want_receive();
   } else if (qp->core().state() == core::QPState::Idle) {
     qp->unwant_receive();
-    qp->last_receive_reported = false;
+    qp->last_receive_reported = qp->fatal_reported = false;
   }
   serve(*qp);
   return result;

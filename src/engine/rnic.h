@@ -128,10 +128,13 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
                        std::memory_order_relaxed);
   }
   void serve_ready(std::span<const epoll_event> ready);
+  void add_connection(std::unique_ptr<Connection>);
   void accept_all(ListenerSlot&);
   void pause(ListenerSlot&);
   void serve_timers();
   void fault_overflowed();
+  void fault(QueuePair&);
+  void end_unwatched();
   void bury();
 
   const Settings settings_;
@@ -160,6 +163,7 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
   bool has_dead_ = false;
+  bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;
   std::vector<CompletionQueue*> overflowed_;
 

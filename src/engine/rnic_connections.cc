@@ -1,6 +1,7 @@
 // The RNIC's connection commands: listen, connect, accept, reject, disconnect.
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
@@ -29,14 +30,16 @@ core::StartupConfig Rnic::startup_config(const device::ConnectRequest& request) 
 }
 
 Result<device::ListenerNumber> Rnic::listen(const sockaddr* local, int backlog, bool v6_only,
-                                            std::uint64_t cookie) {
+                                            std::uint64_t cookie) try {
   const transport::Address address(local);
   if (address.family() == AF_UNSPEC) return Error{EAFNOSUPPORT, "listen: not an IP address"};
   auto listener = transport_.listen(address, {.backlog = backlog, .v6_only = v6_only});
   if (!listener) return listener.error();
   Entry entry(*this);
   const device::ListenerNumber number = next_key_++;
-  poller_.add((*listener)->fd(), EPOLLIN, number);
+  if (const auto watched = poller_.add((*listener)->fd(), EPOLLIN, number); !watched) {
+    return watched.error();
+  }
   auto slot = std::make_unique<ListenerSlot>();
   slot->listener = std::move(*listener);
   slot->number = number;
@@ -44,6 +47,8 @@ Result<device::ListenerNumber> Rnic::listen(const sockaddr* local, int backlog, 
   slot->places = std::make_shared<ListenerPlaces>(backlog);
   listeners_.emplace(number, std::move(slot));
   return number;
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<void> Rnic::listener_address(device::ListenerNumber number, sockaddr_storage* local) {
@@ -71,7 +76,7 @@ Result<void> Rnic::close_listener(device::ListenerNumber number) {
 
 Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sockaddr* remote,
                                                const device::ConnectRequest& request,
-                                               std::uint64_t cookie) {
+                                               std::uint64_t cookie) try {
   Entry entry(*this);
   QueuePair* qp = find_qp(request.qp);
   if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
@@ -87,10 +92,12 @@ Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sock
       std::make_unique<Connection>(number, static_cast<ConnectionOwner&>(*this), std::move(*stream),
                                    startup_config(request), *qp, request.private_data, cookie);
   Connection& c = *connection;
-  connections_.emplace(number, std::move(connection));
+  add_connection(std::move(connection));
   handle_interest(c);
   handle_deadline(c);
   return number;
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 bool Rnic::reconnect(Connection& c) {

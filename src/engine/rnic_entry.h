@@ -1,9 +1,14 @@
 // How a thread becomes the RNIC for a moment, and leaves it with nothing undone.
 #pragma once
 
+#include <cerrno>
+
 #include "engine/rnic.h"
 
 namespace weft::engine {
+
+/// For calls that run out of memory, which they notice before they have changed anything.
+inline constexpr Error kOutOfMemory{ENOMEM, "out of memory"};
 
 /// Holds the progress lock. On leaving: doorbells, lost CQ entries and dead connections are dealt
 /// with, the lock is dropped, and then whatever was rung meanwhile is served too, but not without
@@ -35,6 +40,7 @@ class Rnic::Entry {
     for (int round = 0;; ++round) {
       rnic.serve_rung();
       rnic.fault_overflowed();
+      rnic.end_unwatched();
       rnic.bury();
       rnic.publish_deadline();
       rnic.lock_.unlock();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <new>
+#include <utility>
 
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
@@ -165,7 +167,7 @@ void Rnic::serve_ready(std::span<const epoll_event> ready) {
   }
 }
 
-void Rnic::accept_all(ListenerSlot& slot) {
+void Rnic::accept_all(ListenerSlot& slot) try {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     auto accepted = slot.listener->accept();
     if (!accepted) {
@@ -184,17 +186,29 @@ void Rnic::accept_all(ListenerSlot& slot) {
                                                    std::move(*accepted), config, slot.cookie,
                                                    slot.places);
     Connection& c = *connection;
-    connections_.emplace(number, std::move(connection));
+    add_connection(std::move(connection));
+    // Not read here: its Request may be there while an earlier one, found missing a moment ago, is
+    // just coming. The poller tells of both in the order in which they came, and programs pair the
+    // connections of two ends by that order (perftest with -q).
     handle_interest(c);
     handle_deadline(c);
-    c.handle_ready(HangUp::None);
   }
+} catch (const std::bad_alloc&) {
+  pause(slot);  // the one that there was no memory for is closed
 }
 
-/// Out of descriptors: the connection stays in the backlog and the port would be readable without
-/// end, so look again in a while.
+void Rnic::add_connection(std::unique_ptr<Connection> connection) {
+  // So that list_direct, in the middle of a connection's work, has room without asking for it.
+  if (streaming_.capacity() <= connections_.size()) streaming_.reserve(2 * connections_.size() + 8);
+  const device::ConnectionNumber number = connection->number();
+  connections_.emplace(number, std::move(connection));
+}
+
+/// Out of descriptors or memory: the connection stays in the backlog and the port would be readable
+/// without end, so look again in a while.
 void Rnic::pause(ListenerSlot& slot) {
-  poller_.modify(slot.listener->fd(), 0, slot.number);
+  // To change what is watched needs nothing of the kernel that it could be short of.
+  static_cast<void>(poller_.modify(slot.listener->fd(), 0, slot.number));
   slot.paused_until = now_ + kAcceptPause;
   if (!next_deadline_ || *slot.paused_until < *next_deadline_) next_deadline_ = slot.paused_until;
 }
@@ -208,12 +222,22 @@ void Rnic::handle_interest(Connection& c) {
   const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u) |
                                (c.wants_hang_up() ? EPOLLRDHUP : 0u);
   if (c.interest == (events | registered)) return;
-  if (c.interest == 0) {
-    poller_.add(c.stream()->fd(), events, c.number());
-  } else {
-    poller_.modify(c.stream()->fd(), events, c.number());
-  }
+  const Result<void> told = c.interest == 0 ? poller_.add(c.stream()->fd(), events, c.number())
+                                            : poller_.modify(c.stream()->fd(), events, c.number());
   c.interest = events | registered;
+  if (told) return;
+  c.poller_error = told.error().code;  // dealt with later: the connection is in the middle of work
+  has_unwatched_ = true;
+}
+
+/// Of a stream that the poller does not watch nothing would be heard again.
+void Rnic::end_unwatched() {
+  if (!has_unwatched_) return;
+  has_unwatched_ = false;
+  for (auto& [number, connection] : connections_) {
+    const int error = std::exchange(connection->poller_error, 0);
+    if (error != 0) connection->give_up(error, "the poller cannot watch the TCP connection");
+  }
 }
 
 void Rnic::list_direct(Connection& c, bool reads) {
@@ -256,7 +280,7 @@ void Rnic::serve_timers() {
   for (auto& [number, slot] : listeners_) {
     if (!slot->paused_until) continue;
     slot->paused_until.reset();
-    poller_.modify(slot->listener->fd(), EPOLLIN, number);
+    static_cast<void>(poller_.modify(slot->listener->fd(), EPOLLIN, number));
   }
 }
 
@@ -271,10 +295,26 @@ void Rnic::fault_overflowed() {
       if (qp == nullptr || (&qp->send_cq() != cq && &qp->receive_cq() != cq)) continue;
       //= SEC-07
       // Only the users of this CQ are hurt; other streams go on.
-      qp->core().handle_local_error(wire::TermError::RDMAPStreamCatastrophic, now_);
-      if (qp->connection != nullptr) qp->connection->serve();
+      fault(*qp);
     }
   }
+}
+
+/// Its completions get lost: the QP ends, whether it has a stream yet or not.
+void Rnic::fault(QueuePair& qp) {
+  const core::QPState before = qp.core().state();
+  // Its end is known already: often it is the flushing that overfills the CQ.
+  if (before == core::QPState::Terminate || before == core::QPState::Error) return;
+  qp.fatal_reported = true;
+  report_async(device::AsyncEventKind::QPFatal, qp);
+  if (before == core::QPState::Idle) {
+    if (qp.connection != nullptr) qp.connection->abort_setup("the CQ of the QP overflowed");
+    static_cast<void>(qp.core().fail(now_));  // Idle can always fail
+    if (qp.srq() == nullptr) qp.want_receive();
+  } else {
+    qp.core().handle_local_error(wire::TermError::RDMAPStreamCatastrophic, now_);
+  }
+  if (qp.connection != nullptr) qp.connection->serve();
 }
 
 void Rnic::bury() {

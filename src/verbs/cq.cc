@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "verbs/cookie.h"
+#include "verbs/qp.h"
 
 namespace weft::verbs {
 namespace {
@@ -40,11 +41,14 @@ Result<void> CQ::close() {
   return {};
 }
 
+void CQ::give_place_back(const Origin& origin) {
+  if (origin.qp_cookie != 0) from_cookie<QP>(origin.qp_cookie)->handle_polled(origin.opcode);
+}
+
 const device::CompletionEntry* CQ::begin_walk() {
   for (bool helped = false;; helped = true) {
     consumer_.lock();
-    walked_ = ring_.consumed_own();
-    if (ring_.produced_seen() != walked_) return &entry(walked_);
+    if (const auto* found = advance()) return found;
     consumer_.unlock();
     if (helped) return nullptr;
     device_->poll();
@@ -52,13 +56,15 @@ const device::CompletionEntry* CQ::begin_walk() {
 }
 
 const device::CompletionEntry* CQ::advance() {
-  if (ring_.produced_seen() == walked_ + 1) return nullptr;
-  ++walked_;
-  return &entry(walked_);
+  if (ring_.empty()) return nullptr;
+  const std::uint32_t first = ring_.consumed_own();
+  walked_ = entry(first);
+  ring_.release(first + 1);
+  give_place_back({walked_.qp_cookie, walked_.opcode});
+  return &walked_;
 }
 
 void CQ::end_walk() {
-  ring_.release(walked_ + 1);
   consumer_.unlock();
 }
 

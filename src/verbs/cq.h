@@ -42,9 +42,9 @@ class CQ {
 
   /// The oldest completion, or null (then the walk has not begun).
   const device::CompletionEntry* begin_walk();
-  /// The next one, or null; the one before stays valid until end_walk.
+  /// The next one, or null. What was given last is a copy, valid until advance or end_walk: its
+  /// place is free already, since programs post in the middle of a walk.
   const device::CompletionEntry* advance();
-  /// Frees what was walked over.
   void end_walk();
 
   Result<void> arm(bool solicited_only) { return device_->arm_cq(number_, solicited_only); }
@@ -62,6 +62,15 @@ class CQ {
   UseCount& uses() { return uses_; }
 
  private:
+  /// Whose queue a completion is of.
+  struct Origin {
+    std::uint64_t qp_cookie;
+    device::CompletionOpcode opcode;
+  };
+  /// Tells the QP that this completion is no longer unread. The QP is there: one that goes takes
+  /// its completions along.
+  static void give_place_back(const Origin& origin);
+
   const device::CompletionEntry& entry(std::uint32_t index) const {
     return *static_cast<const device::CompletionEntry*>(ring_.entry(index));
   }
@@ -72,13 +81,19 @@ class CQ {
     const std::uint32_t first = ring_.consumed_own();
     std::uint32_t count = ring_.produced_seen() - first;
     if (count > max) count = max;
-    for (std::uint32_t i = 0; i < count; ++i) handle(entry(first + i));
-    if (count != 0) ring_.release(first + count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const device::CompletionEntry& polled = entry(first + i);
+      handle(polled);
+      const Origin origin{polled.qp_cookie, polled.opcode};
+      // First the room here, then the place there: who posts to it finds the room.
+      ring_.release(first + i + 1);
+      give_place_back(origin);
+    }
     return count;
   }
 
   SpinLock consumer_;
-  std::uint32_t walked_ = 0;  ///< index of the entry that the walk stands on
+  device::CompletionEntry walked_ = {};  ///< what the walk gave last
   device::Ring ring_;
   device::Device* device_ = nullptr;
   device::CQNumber number_ = 0;

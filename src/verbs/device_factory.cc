@@ -13,4 +13,10 @@ Result<std::unique_ptr<device::Device>> make_device(device::Events& events, std:
   return device;
 }
 
+Result<void> check_settings(std::string* message) {
+  const auto settings = engine::settings_from_environment(message);
+  if (!settings) return settings.error();
+  return {};
+}
+
 }  // namespace weft::verbs

@@ -10,8 +10,11 @@
 namespace weft::verbs {
 
 /// Makes the device that the environment's WEFT_* settings ask for. `events` outlives it. On error
-/// `message` holds a line for people that begins with "weft: ". Unit tests bring a definition of
+/// `message` holds a line for people that begins with "weft: ". Unit tests bring definitions of
 /// their own.
 Result<std::unique_ptr<device::Device>> make_device(device::Events& events, std::string* message);
+
+/// Would make_device() accept the settings? EINVAL and such a line if not.
+Result<void> check_settings(std::string* message);
 
 }  // namespace weft::verbs

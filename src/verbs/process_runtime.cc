@@ -97,18 +97,27 @@ Result<device::Device*> ProcessRuntime::device() {
   if (device_ != nullptr) return device_.get();
   std::string message;
   auto made = make_device(*this, &message);
-  if (!made) {
-    const int code = made.error().code;
-    // Said once: programs try every device of the list, and fail on each.
-    auto known = std::find(messages_.begin(), messages_.end(), message);
-    if (known == messages_.end()) {
-      std::fprintf(stderr, "%s\n", message.c_str());
-      known = messages_.insert(messages_.end(), std::move(message));
-    }
-    return Error{code, known->c_str()};
-  }
+  if (!made) return say_once(made.error().code, std::move(message));
   device_ = std::move(*made);
   return device_.get();
+}
+
+Result<void> ProcessRuntime::check_settings() {
+  std::lock_guard guard(device_lock_);
+  std::string message;
+  const Result<void> settings = verbs::check_settings(&message);
+  if (!settings) return say_once(settings.error().code, std::move(message));
+  return {};
+}
+
+/// Once: programs try every device of the list, and fail on each.
+Error ProcessRuntime::say_once(int code, std::string message) {
+  auto known = std::find(messages_.begin(), messages_.end(), message);
+  if (known == messages_.end()) {
+    std::fprintf(stderr, "%s\n", message.c_str());
+    known = messages_.insert(messages_.end(), std::move(message));
+  }
+  return Error{code, known->c_str()};
 }
 
 device::QPNumber ProcessRuntime::qp_number(const void* ibv_qp) {

@@ -30,6 +30,9 @@ class ProcessRuntime final : public Runtime, private device::Events {
   std::span<const Interface* const> interfaces() override;
   const Interface* interface_of(const sockaddr* local) override;
   Result<device::Device*> device() override;
+  /// Are the WEFT_* settings such that device() can do as they say? If not: EINVAL, and the
+  /// sentence, which is said on stderr the first time. Starts nothing.
+  Result<void> check_settings();
   void set_connection_events(ConnectionEvents* receiver) override {
     connection_events_.store(receiver, std::memory_order_release);
   }
@@ -59,6 +62,7 @@ class ProcessRuntime final : public Runtime, private device::Events {
   static void after_fork_in_child();
 
   const Interface* remember(const Interface& seen);
+  Error say_once(int code, std::string message);
 
   std::mutex lock_;
   /// Every interface in every state it was seen in, and every list of them that was handed out:

@@ -95,8 +95,10 @@ TEST(Runtime, ABadSettingIsToldAndLeavesTheRuntimeUsable) {
     if (first || second || first.error().code != EINVAL) return false;
     if (std::strcmp(first.error().text, "weft: no such setting") != 0) return false;
     if (first.error().text != second.error().text) return false;
+    const auto checked = runtime.check_settings();
+    if (checked || checked.error().text != first.error().text) return false;
     testing::make_device_failure.clear();
-    return runtime.device().ok();
+    return runtime.check_settings().ok() && runtime.device().ok();
   }));
 }
 

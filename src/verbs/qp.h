@@ -9,6 +9,7 @@
 #include "verbs/async_queue.h"
 #include "verbs/cq.h"
 #include "verbs/pd.h"
+#include "verbs/places.h"
 #include "verbs/receive_queue.h"
 #include "verbs/spin_lock.h"
 #include "verbs/srq.h"
@@ -52,7 +53,7 @@ class QP {
     /// Room for one entry with up to send_sges SGEs or inline_octets of data, or null when the
     /// queue is full.
     device::SendEntry* next() {
-      if (produced_ - qp_.send_.consumed_seen() >= qp_.send_.capacity()) return nullptr;
+      if (!qp_.send_places_.free(qp_.send_, produced_)) return nullptr;
       return static_cast<device::SendEntry*>(qp_.send_.entry(produced_));
     }
     void commit() { ++produced_; }
@@ -78,6 +79,15 @@ class QP {
   ReceiveQueue& receives() { return receives_; }
   void ring_receive() { shape_.pd->device().ring_receive(number_); }
 
+  /// A completion of this QP was polled, or dropped: its place may be posted to again.
+  void handle_polled(device::CompletionOpcode opcode) {
+    if (opcode != device::CompletionOpcode::Receive) {
+      send_places_.handle_polled();
+    } else if (shape_.srq == nullptr) {
+      receives_.handle_polled();
+    }
+  }
+
   device::QPNumber number() const { return number_; }
   /// As granted: at least what was asked for.
   const QPShape& shape() const { return shape_; }
@@ -87,6 +97,7 @@ class QP {
  private:
   SpinLock send_lock_;
   device::Ring send_;
+  Places send_places_;
   ReceiveQueue receives_;
   QPShape shape_;
   device::QPNumber number_ = 0;

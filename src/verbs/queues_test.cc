@@ -91,15 +91,23 @@ TEST_F(QueuesTest, PollFreesTheRing) {
   }
 }
 
-TEST_F(QueuesTest, WalkKeepsEntriesUntilItsEnd) {
+TEST_F(QueuesTest, WalkGivesOneByOneAndFreesEachAsItIsGiven) {
   EXPECT_EQ(cq.begin_walk(), nullptr);
   for (std::uint64_t id : {1, 2, 3}) device.complete(cq.number(), completion(id));
-  const auto* first = cq.begin_walk();
-  ASSERT_NE(first, nullptr);
-  const auto* second = cq.advance();
-  EXPECT_EQ(first->wr_id, 1u);
-  EXPECT_EQ(second->wr_id, 2u);
+  for (std::uint64_t id = 4; id <= 8; ++id) device.complete(cq.number(), completion(id));
+  const auto* walked = cq.begin_walk();
+  ASSERT_NE(walked, nullptr);
+  EXPECT_EQ(walked->wr_id, 1u);
+  EXPECT_TRUE(device.complete(cq.number(), completion(9)));
+  EXPECT_FALSE(device.complete(cq.number(), completion(10)));
+  EXPECT_EQ(walked->wr_id, 1u) << "a copy";
+  walked = cq.advance();
+  ASSERT_NE(walked, nullptr);
+  EXPECT_EQ(walked->wr_id, 2u);
   cq.end_walk();
+  EXPECT_EQ(poll(6), (Ids{3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(poll(8), Ids{9});
+  device.complete(cq.number(), completion(3));
   EXPECT_EQ(poll(8), Ids{3});
   device.complete(cq.number(), completion(4));
   ASSERT_NE(cq.begin_walk(), nullptr);
@@ -207,6 +215,54 @@ TEST_F(QueuesTest, ReceivesFillTheirRing) {
   EXPECT_EQ(batch.next(), nullptr);
   EXPECT_TRUE(batch.finish());
   EXPECT_NE(device.front_receive(qp.number()), nullptr);
+  EXPECT_TRUE(qp.close());
+}
+
+TEST_F(QueuesTest, APlaceIsFreeWhenItsCompletionWasPolled) {
+  QP qp;
+  ASSERT_TRUE(qp.open(shape(), async, nullptr));
+  const auto post_sends = [&] {
+    QP::SendBatch batch(qp);
+    int posted = 0;
+    for (; batch.next() != nullptr; ++posted) batch.commit();
+    batch.finish();
+    return posted;
+  };
+  const auto post_receives = [&] {
+    ReceiveQueue::Batch batch(qp.receives());
+    int posted = 0;
+    for (; batch.next() != nullptr; ++posted) batch.commit();
+    batch.finish();
+    return posted;
+  };
+  const auto number = qp.number();
+  for (int round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    EXPECT_EQ(post_sends(), round == 0 ? 4 : 3);
+    EXPECT_EQ(post_receives(), round == 0 ? 2 : 1);
+    device.finish_send(number);
+    device.finish_send(number);
+    device.finish_receive(number);
+    EXPECT_EQ(post_sends(), 0);
+    EXPECT_EQ(post_receives(), 0);
+    device.consume_send(number);  // unsignalled
+    EXPECT_EQ(post_sends(), 1);
+    EXPECT_EQ(poll(1).size(), 1u);
+    EXPECT_EQ(post_sends(), 1);
+    EXPECT_EQ(post_receives(), 0);
+    EXPECT_NE(cq.begin_walk(), nullptr);
+    EXPECT_EQ(post_sends(), 1) << "within the walk";
+    EXPECT_NE(cq.advance(), nullptr);
+    cq.end_walk();
+    EXPECT_EQ(post_sends(), 0);
+    EXPECT_EQ(post_receives(), 1);
+    // As the round began, but for one of each that is free.
+    device.finish_send(number);
+    device.finish_receive(number);
+    device.consume_send(number);
+    device.consume_send(number);
+    EXPECT_EQ(poll(8).size(), 2u);
+  }
   EXPECT_TRUE(qp.close());
 }
 

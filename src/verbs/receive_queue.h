@@ -6,6 +6,7 @@
 
 #include "device/entries.h"
 #include "device/ring.h"
+#include "verbs/places.h"
 #include "verbs/spin_lock.h"
 
 namespace weft::verbs {
@@ -18,6 +19,8 @@ class ReceiveQueue {
     sges_max_ = sges_max;
   }
   std::uint32_t depth() const { return ring_.capacity(); }
+  /// A completion of a receive was polled. Not of a shared queue, whose places are free once taken.
+  void handle_polled() { places_.handle_polled(); }
   std::uint32_t sges_max() const { return sges_max_; }
 
   /// One list of receives: `Batch (next commit)* finish`. Holds the queue's lock until finish.
@@ -29,7 +32,7 @@ class ReceiveQueue {
     }
     /// Room for one entry with up to sges_max SGEs, or null when the queue is full.
     device::ReceiveEntry* next() {
-      if (produced_ - queue_.ring_.consumed_seen() >= queue_.ring_.capacity()) return nullptr;
+      if (!queue_.places_.free(queue_.ring_, produced_)) return nullptr;
       return static_cast<device::ReceiveEntry*>(queue_.ring_.entry(produced_));
     }
     void commit() { ++produced_; }
@@ -51,6 +54,7 @@ class ReceiveQueue {
  private:
   SpinLock lock_;
   device::Ring ring_;
+  Places places_;
   std::uint32_t sges_max_ = 0;
 };
 

@@ -311,13 +311,18 @@ def settings(bench):
 
 @case
 def settings_without_weft_run(bench):
-    """The libraries themselves refuse what they do not know, in every program."""
+    """The libraries themselves refuse what they do not know, in every program: once, and be it one
+    that opens no device."""
     libraries = os.path.join(os.path.dirname(os.path.dirname(bench.weft)), "lib")
-    for words in (["ibv_devinfo"], ["rping", "-s", "-a", "127.0.0.1", "-p", str(free_port())]):
+    port = str(free_port())
+    for words in (["ibv_devices"], ["ibv_devinfo"], ["rping", "-s", "-a", "127.0.0.1", "-p", port],
+                  ["ib_write_bw", "-R", "-p", port]):
         for wrong, text in (({"WEFT_CRCC": "off"}, "WEFT_CRCC.*WEFT_CRC\\b"),
                             ({"WEFT_ENGINE": "fast"}, "WEFT_ENGINE=fast.*thread\\|inline")):
             program = bench.plain(*words, LD_LIBRARY_PATH=libraries, **wrong)
             refused(program, text)
+            said = len(re.findall("(?m)^weft: ", program.text()))
+            expect(said == 1, f"{program.replay()}: says so {said} times")
 
 
 stop()

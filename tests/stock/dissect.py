@@ -37,7 +37,9 @@ class Capture:
         is written, the last packet may be half there."""
         if shutil.which("tshark") is None:
             raise Skip("there is no program tshark on this machine")
+        # The port is any; tshark may know another protocol by it.
         return subprocess.run(["tshark", "-r", self.path, *words,
+                               "-o", "tcp.try_heuristic_first:TRUE",
                                *(f"--disable-protocol={name}" for name in GUESSES)],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               errors="replace", timeout=PATIENCE).stdout

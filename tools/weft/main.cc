@@ -110,6 +110,9 @@ int run_main(int argc, char** argv) {
     if (check(*parsed, "weft " + parsed->get_name() + " --help") != 0) return 2;
   }
   if (check(app, "weft --help") != 0) return 2;
+  if (const auto fault = environment_fault(); !fault.empty()) {
+    return usage_error(fault, "weft run --help");  // which lists the settings
+  }
   if (run->parsed()) return exec_command(*run, command);
   if (devices->parsed()) return list_devices(json);
   return usage_error("which command? There are run and devices");

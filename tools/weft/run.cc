@@ -42,8 +42,8 @@ std::filesystem::path library_folder() {
   return program.parent_path().parent_path() / "lib";
 }
 
-/// The first WEFT_* variable that is unknown or has a value that cannot be, as a sentence; else
-/// empty. The libraries would refuse it too, but only after CMD has started.
+}  // namespace
+
 std::string environment_fault() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
@@ -62,8 +62,6 @@ std::string environment_fault() {
   }
   return {};
 }
-
-}  // namespace
 
 void add_run_options(CLI::App& run) {
   for (const Setting& setting : kSettings) {
@@ -101,9 +99,6 @@ RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::str
 }
 
 int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
-  if (const auto fault = environment_fault(); !fault.empty()) {
-    return usage_error(fault, kHelpCommand);
-  }
   if (command.empty()) {
     return usage_error("run what? A program is missing, as in: weft run -- rping -s -v",
                        kHelpCommand);

@@ -21,6 +21,10 @@ RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::str
 /// Adds one option per WEFT_* setting (WEFT_ENGINE is --engine) to `run`.
 void add_run_options(CLI::App& run);
 
+/// The first WEFT_* variable that is unknown or has a value that cannot be, as a sentence; else
+/// empty. The libraries would refuse it too, but only after a program has started.
+std::string environment_fault();
+
 /// Sets the environment and becomes `command`. Returns only on failure: 2 usage, 126 the program
 /// cannot be run, 127 there is no such program.
 int exec_command(const CLI::App& run, const std::vector<std::string>& command);

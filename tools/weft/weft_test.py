@@ -42,6 +42,9 @@ case(["run", "--", "sh", "-c", "printf %s $LD_LIBRARY_PATH"], 0, "/lib:/before",
      {"LD_LIBRARY_PATH": "/before"})
 case(["run", "--", "true"], 2, "did you mean WEFT_CRC?", {"WEFT_CRCC": "off"})
 case(["run", "--", "true"], 2, "it takes on|off", {"WEFT_CRC": "no"})
+case(["devices"], 2, "did you mean WEFT_CRC?", {"WEFT_CRCC": "off"})
+case(["devices", "--json"], 2, "WEFT_ENGINE=fast in the environment: it takes thread|inline",
+     {"WEFT_ENGINE": "fast"})
 
 print("\n".join(failures) or "all as expected")
 sys.exit(1 if failures else 0)

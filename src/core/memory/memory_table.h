@@ -52,7 +52,7 @@ struct RegionAttributes {
 /// Why an access is refused, in the order in which it is checked.
 enum class MemoryFault : std::uint8_t {
   InvalidSTag,
-  NotAssociated,  ///< other PD, or tied to another stream, or not tied to one where it has to be
+  NotAssociated,  ///< other PD, tied to another stream, or to none where it has to be
   Access,
   Wrap,    ///< TO + length passes 2^64
   Bounds,
@@ -99,8 +99,8 @@ class MemoryTable {
   /// draft §7).
   Result<void, MemoryFault> invalidate(STag, Requester);
   /// The peer takes it back by Send with Invalidate (RFC 5040 §5.3): the same, but only of a region
-  /// that is tied to the peer's own stream. What all streams of a PD share, no peer may close to the
-  /// others (RFC 5040 §8.1.1 item 7).
+  /// that is tied to the peer's own stream. What all streams of a PD share, no peer may close to
+  /// the others (RFC 5040 §8.1.1 item 7).
   Result<void, MemoryFault> invalidate_for_peer(STag, Requester);
   /// Regions that hold `pd`: a PD with regions cannot be destroyed. Looks at every slot ever used.
   std::uint32_t region_count(PD) const;

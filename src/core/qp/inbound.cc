@@ -84,6 +84,7 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
     const auto& fpdu = *std::get_if<ArrivedFPDU>(&found);
     if (!first_fpdu_arrived_) {
       first_fpdu_arrived_ = true;
+      nudge_at_.reset();
       if (stream_.role == Role::Responder) notify(QPNotice::Kind::FirstFPDUArrived);
     }
     if (handle_segment(fpdu.ulpdu, now) == SegmentFate::HeldBack) {
@@ -117,7 +118,7 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
   const wire::Opcode opcode = wire::rdmap_opcode(ddp->rdmap_control);
   const std::optional<wire::TermError> fault = judge_header(segment);
   if (fault) return protocol_error(*fault, &segment, now), SegmentFate::Consumed;
-  if (state_ == QPState::Closing && !expected_in_closing(opcode)) {
+  if (state_ == QPState::Closing && !expected_in_closing(opcode, ulpdu.octets_left())) {
     return bad_close(), SegmentFate::Consumed;
   }
   switch (opcode) {
@@ -134,11 +135,12 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
   return SegmentFate::Consumed;
 }
 
-// With no work open there is nothing left for the peer to say but a Terminate, and the answer to an
-// RTR that close() waits for.
-bool QP::expected_in_closing(wire::Opcode opcode) const {
+// With no work open there is nothing left for the peer to say but a Terminate, the answer to an RTR
+// that close() waits for, and a nudge (nudge.cc) that our FIN crossed.
+bool QP::expected_in_closing(wire::Opcode opcode, std::size_t payload_octets) const {
   return opcode == wire::Opcode::Terminate ||
-         (opcode == wire::Opcode::ReadResponse && !open_reads_.empty());
+         (opcode == wire::Opcode::ReadResponse && !open_reads_.empty()) ||
+         (opcode == wire::Opcode::Write && payload_octets == 0 && !peer_closed_);
 }
 
 // Everything that can be judged without knowing the message: versions, opcode, queue. The layers

@@ -52,13 +52,13 @@ Framed QP::append(TransmitBatch& batch, Octets header, std::span<const PayloadPi
   return framed;
 }
 
-// The initiator's first FPDU of a peer-to-peer stream (RFC 6581 §9.2). STag 1 and not 0, although
-// nobody may check it at length 0: some hardware refuses STag 0.
+// The initiator's first FPDU of a peer-to-peer stream (RFC 6581 §9.2), or a nudge. STag 1, not 0,
+// although nobody may check it at length 0: some hardware refuses STag 0.
 bool QP::transmit_rtr(TransmitBatch& batch) {
   std::uint8_t octets[wire::kUntaggedHeaderOctets + wire::ReadRequest::kOctets];
   wire::DDPHeader header;
   std::size_t size = 0;
-  switch (stream_.rtr) {
+  switch (rtr_) {
     case RTR::None: break;
     case RTR::Write:
       header.tagged = true;
@@ -84,8 +84,8 @@ bool QP::transmit_rtr(TransmitBatch& batch) {
   }
   if (append(batch, Octets(octets, size), {}, false) != Framed::Done) return false;
   rtr_pending_ = false;
-  if (stream_.rtr == RTR::Send) send_msn_ = send_msn_.next();
-  if (stream_.rtr == RTR::Read) {
+  if (rtr_ == RTR::Send) send_msn_ = send_msn_.next();
+  if (rtr_ == RTR::Read) {
     OpenRead& read = open_reads_.push();
     read.msn = read_msn_;
     read.sink_stag = {1};

@@ -98,6 +98,8 @@ void QP::forget_stream() {
   send_msn_ = read_msn_ = expected_send_msn_ = expected_read_msn_ = MSN{1};
   atomic_response_msn_ = expected_atomic_response_msn_ = MSN{1};
   produced_ = accepted_ = flush_position_ = 0;
+  nudges_ = 0;
+  nudge_at_.reset();
   peer_closed_ = terminate_pending_ = false;
   terminate_sent_.reset();
   terminate_received_.reset();
@@ -121,8 +123,10 @@ Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, I
   handle_emss(emss);
   if (stream.terminate_with) {
     protocol_error(*stream.terminate_with, nullptr, now);
-  } else {
-    rtr_pending_ = stream.role == Role::Initiator && stream.rtr != RTR::None;
+  } else if (stream.role == Role::Initiator) {
+    rtr_ = stream.rtr;
+    rtr_pending_ = stream.rtr != RTR::None;
+    plan_nudge(now);
   }
   return {};
 }
@@ -160,7 +164,9 @@ LLPAction QP::poll_llp_action() {
   return action;
 }
 
-std::optional<Instant> QP::poll_timeout() const { return deadline_; }
+std::optional<Instant> QP::poll_timeout() const {
+  return state_ == QPState::RTS ? nudge_at_ : deadline_;
+}
 std::uint32_t QP::reads_open() const { return open_reads_.size(); }
 std::uint32_t QP::inbound_reads_open() const { return inbound_reads_.size(); }
 std::optional<wire::TermError> QP::terminate_sent() const { return terminate_sent_; }

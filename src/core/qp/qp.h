@@ -122,6 +122,7 @@ class QP {
   bool wants_transmit() const;
   LLPAction poll_llp_action();
   std::optional<QPNotice> poll_notice();
+  /// In RTS the next nudge (nudge.cc), after it the end of a teardown's patience.
   std::optional<Instant> poll_timeout() const;
 
   // Readable at any time, for query and tests.
@@ -131,7 +132,8 @@ class QP {
   std::optional<wire::TermError> terminate_received() const;
 
   // The rest is private, one idea per file: qp.cc (life and inputs), outbound.cc (what goes next),
-  // outbound_work.cc, inbound*.cc (one per message kind), terminate.cc, teardown.cc, flush.cc.
+  // outbound_work.cc, nudge.cc, inbound*.cc (one per message kind), terminate.cc, teardown.cc,
+  // flush.cc.
  private:
   enum class OutboundMessage : std::uint8_t { None, Work, Response };
   enum class SegmentFate : std::uint8_t { Consumed, HeldBack };
@@ -151,6 +153,10 @@ class QP {
   void refuse_response(wire::TermError, Instant now);
   bool transmit_terminate(TransmitBatch&);
 
+  // nudge.cc
+  void plan_nudge(Instant now);
+  void nudge(Instant now);
+
   // outbound_work.cc
   bool start_work(Instant now);
   bool take_work();
@@ -167,8 +173,9 @@ class QP {
   wire::DDPHeader work_header(const OpenWork&, std::uint32_t octets) const;
 
   // inbound.cc
+  Requester requester() const { return {config_.pd, config_.stream}; }
   SegmentFate handle_segment(UlpduCursor, Instant now);
-  bool expected_in_closing(wire::Opcode) const;
+  bool expected_in_closing(wire::Opcode, std::size_t payload_octets) const;
   std::optional<wire::TermError> judge_header(const ArrivedSegment&) const;
   std::optional<wire::TermError> judge_queue(const wire::DDPHeader&) const;
   SegmentFate handle_send(const ArrivedSegment&, UlpduCursor&, Instant now);
@@ -176,7 +183,6 @@ class QP {
   SegmentFate handle_immediate(const ArrivedSegment&, UlpduCursor&, Instant now);
   bool deliver_kept_immediate(const ArrivedSegment&, Instant now);
   void complete_immediate(wire::Immediate, bool solicited);
-  Requester requester() const { return {config_.pd, config_.stream}; }
   WorkStatus scatter(UlpduCursor&);
   void deliver_send(const ArrivedSegment&, Instant now);
   void complete_receive(WorkStatus, bool invalidated);
@@ -237,6 +243,9 @@ class QP {
   OutboundMessage outbound_ = OutboundMessage::None;  ///< the message whose segments go now
   bool response_turn_ = false;        ///< between messages: whose turn it is
   bool rtr_pending_ = false;
+  RTR rtr_ = RTR::None;               ///< its kind: the stream's, and a Write when it is a nudge
+  std::uint8_t nudges_ = 0;           ///< times a nudge was due
+  std::optional<Instant> nudge_at_;   ///< initiator: until the first FPDU arrived
   MSN send_msn_;                      ///< of our next Send
   MSN read_msn_;                      ///< of our next Read or Atomic Request
   std::uint64_t produced_ = 0;        ///< stream octets put into batches

@@ -67,6 +67,7 @@ void QP::handle_llp_lost(Instant) {
 }
 
 void QP::handle_timeout(Instant now) {
+  if (state_ == QPState::RTS) return nudge(now);
   if (!deadline_ || now < *deadline_ || !step(QPEvent::LLPLost)) return;
   notify(QPNotice::Kind::LLPLost);
   enter_error(LLPAction::Reset);

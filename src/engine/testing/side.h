@@ -138,15 +138,19 @@ class Side final : public device::Events {
     });
     return found;
   }
+  std::optional<SeenEvent> take_event() {
+    const std::scoped_lock hold(mutex_);
+    if (connection_events.empty()) return std::nullopt;
+    SeenEvent event = connection_events.front();
+    connection_events.pop_front();
+    return event;
+  }
   std::optional<SeenEvent> wait_event() {
     std::optional<SeenEvent> found;
     wait_until([&] {
       if (rnic.progress_fd() >= 0) rnic.progress();
-      const std::scoped_lock hold(mutex_);
-      if (connection_events.empty()) return false;
-      found = connection_events.front();
-      connection_events.pop_front();
-      return true;
+      found = take_event();
+      return found.has_value();
     });
     return found;
   }

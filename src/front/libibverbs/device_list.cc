@@ -58,7 +58,14 @@ DeviceObject* device_object_for(const verbs::Interface& interface) {
 using namespace weft::front;
 
 WEFT_VERB(ibv_device**, get_device_list, (int* num_devices)) {
-  const auto interfaces = weft::verbs::ProcessRuntime::instance().interfaces();
+  auto& runtime = weft::verbs::ProcessRuntime::instance();
+  // With settings that no device can have, none could be opened: better no list than a list of
+  // devices that all fail, of which a program such as ibv_devices would not even try one.
+  if (const auto settings = runtime.check_settings(); !settings) {
+    if (num_devices != nullptr) *num_devices = 0;
+    return fail_null(settings.error().code);
+  }
+  const auto interfaces = runtime.interfaces();
   auto** list = static_cast<ibv_device**>(std::calloc(interfaces.size() + 1, sizeof(ibv_device*)));
   if (num_devices != nullptr) *num_devices = 0;
   if (list == nullptr) return fail_null(ENOMEM);

@@ -39,6 +39,11 @@ inline long listen(int fd, int backlog) {
 inline long connect(int fd, const sockaddr* address, socklen_t length) {
   return call(SYS_connect, fd, address, length);
 }
+/// Ends a TCP connection, with RST unless it is over already.
+inline long disconnect(int fd) {
+  const sockaddr nobody = {AF_UNSPEC, {}};
+  return raw::connect(fd, &nobody, sizeof nobody);
+}
 inline long accept(int fd, sockaddr* peer, socklen_t* length) {
   return call(SYS_accept4, fd, peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }

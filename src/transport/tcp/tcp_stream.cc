@@ -171,8 +171,12 @@ void TCPStream::reset() {
   if (socket_.fd() < 0) {
     return;
   }
+  // A forked child may hold the descriptor too: then closing sends nothing, however SO_LINGER is
+  // set. Disconnecting sends the RST whoever else holds it; not every kernel that calls itself
+  // Linux can do it (gVisor), so the other way stays.
   const linger at_once = {1, 0};
   raw::set_option(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  raw::disconnect(socket_.fd());
   socket_.close();
   fin_received_ = false;
   lost_ = ECONNABORTED;

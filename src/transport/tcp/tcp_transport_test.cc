@@ -5,8 +5,10 @@
 #include <netinet/tcp.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <thread>
 
 #include "transport/test_streams.h"
@@ -213,6 +215,26 @@ TEST_F(TCP, ResetOfAConnectingStreamFailsIt) {
   ASSERT_TRUE(stream.ok());
   (*stream)->reset();
   EXPECT_EQ((*stream)->connected().error().code, ECONNABORTED);
+}
+
+// The child's copy of the descriptor keeps the socket open, but not the connection.
+TEST_F(TCP, AResetIsHeardWhileAForkedChildHoldsTheSocket) {
+  Pair pair = connect_pair();
+  ASSERT_TRUE(send_all(*pair.active, pattern(10)));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  pair.active->reset();
+  Bytes into(100);
+  EXPECT_EQ(receive_some(*pair.passive, into).octets, 10u) << "what was sent before still comes";
+  const IOResult end = receive_some(*pair.passive, into);
+  EXPECT_EQ(end.kind, Kind::Lost);
+  EXPECT_EQ(end.error, ECONNRESET);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
 }
 
 TEST_F(TCP, ManySmallSendsArriveInOrder) {

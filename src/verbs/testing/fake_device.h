@@ -66,6 +66,13 @@ class FakeDevice final : public device::Device {
   }
   void consume_send(device::QPNumber qp) { consume(qps_.at(qp).send); }
   void consume_receive(device::QPNumber qp) { consume(qps_.at(qp).receive); }
+  /// Consumes the oldest entry of either and completes it.
+  void finish_send(device::QPNumber qp) {
+    finish(qps_.at(qp).send, qps_.at(qp).request, device::CompletionOpcode::Send);
+  }
+  void finish_receive(device::QPNumber qp) {
+    finish(qps_.at(qp).receive, qps_.at(qp).request, device::CompletionOpcode::Receive);
+  }
   std::uint32_t unread_sends(device::QPNumber qp) {
     const device::Ring& ring = qps_.at(qp).send.ring;
     return ring.produced_seen() - ring.consumed_own();
@@ -298,6 +305,15 @@ class FakeDevice final : public device::Device {
     return static_cast<Entry*>(queue.ring.entry(queue.ring.consumed_own()));
   }
   void consume(Queue& queue) { queue.ring.release(queue.ring.consumed_own() + 1); }
+  void finish(Queue& queue, const device::QPRequest& request, device::CompletionOpcode opcode) {
+    device::CompletionEntry entry = {};
+    entry.qp_cookie = request.cookie;
+    entry.opcode = opcode;
+    queue.ring.count_completion();
+    consume(queue);
+    const bool receive = opcode == device::CompletionOpcode::Receive;
+    complete(receive ? request.receive_cq : request.send_cq, entry);
+  }
   static Error unsupported() { return {EOPNOTSUPP, "the fake has no connections"}; }
 
   device::Events& events_;

@@ -7,11 +7,14 @@
 
 namespace weft::verbs {
 
+Result<void> check_settings(std::string* message) {
+  if (testing::make_device_failure.empty()) return {};
+  *message = testing::make_device_failure;
+  return Error{EINVAL, "told to fail"};
+}
+
 Result<std::unique_ptr<device::Device>> make_device(device::Events& events, std::string* message) {
-  if (!testing::make_device_failure.empty()) {
-    *message = testing::make_device_failure;
-    return Error{EINVAL, "told to fail"};
-  }
+  if (const Result<void> settings = check_settings(message); !settings) return settings.error();
   return std::unique_ptr<device::Device>(new testing::FakeDevice(events));
 }
 

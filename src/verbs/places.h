@@ -1,0 +1,41 @@
+// Which places of a work queue are free: what keeps a program that posts without polling from
+// overfilling its CQ.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "device/ring.h"
+
+namespace weft::verbs {
+
+/// A place is taken from its posting until the device has consumed the entry and, if that gave a
+/// completion, until this was polled. So a queue has at most as many completions open as it has
+/// places, and a CQ as deep as its queues together cannot overflow: a program may post until
+/// ENOMEM and only then poll, as it may on RNICs whose libraries free a place with its completion.
+///
+/// Unlike there, an unsignalled request that succeeded needs nobody's poll: a program that signals
+/// nothing is never stuck.
+///
+/// Threads: one poller at a time (the lock of the one CQ that gets this queue's completions); one
+/// producer at a time.
+class Places {
+ public:
+  void handle_polled() {
+    polled_.store(polled_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  /// Is there a place for entry number `produced`?
+  bool free(const device::Ring& ring, std::uint32_t produced) const {
+    // In this order each number is at least what the one before it implies: a completion was
+    // counted before it was polled, and before its entry was consumed.
+    const std::uint32_t polled = polled_.load(std::memory_order_acquire);
+    const std::uint32_t consumed = ring.consumed_seen();
+    const std::uint32_t unpolled = ring.completions_seen() - polled;
+    return produced - consumed + unpolled < ring.capacity();
+  }
+
+ private:
+  std::atomic<std::uint32_t> polled_{0};
+};
+
+}  // namespace weft::verbs

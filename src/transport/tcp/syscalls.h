@@ -62,8 +62,16 @@ inline long set_option(int fd, int level, int name, int value) {
 inline long get_option(int fd, int level, int name, void* value, socklen_t* length) {
   return call(SYS_getsockopt, fd, level, name, value, length);
 }
+/// Of one piece: without the message header that the kernel would have to fetch and take apart.
+inline long send(int fd, const iovec& piece) {
+  return call(SYS_sendto, fd, piece.iov_base, piece.iov_len, MSG_NOSIGNAL | MSG_DONTWAIT, nullptr,
+              0);
+}
 inline long send(int fd, const msghdr* message) {
   return call(SYS_sendmsg, fd, message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+inline long receive(int fd, const iovec& piece) {
+  return call(SYS_recvfrom, fd, piece.iov_base, piece.iov_len, MSG_DONTWAIT, nullptr, nullptr);
 }
 inline long receive(int fd, msghdr* message) {
   return call(SYS_recvmsg, fd, message, MSG_DONTWAIT);

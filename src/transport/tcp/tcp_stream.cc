@@ -27,6 +27,18 @@ msghdr message_of(std::span<const iovec> pieces) {
   return message;
 }
 
+long send_pieces(int fd, std::span<const iovec> pieces) {
+  if (pieces.size() == 1) return raw::send(fd, pieces.front());
+  const msghdr message = message_of(pieces);
+  return raw::send(fd, &message);
+}
+
+long receive_pieces(int fd, std::span<const iovec> pieces) {
+  if (pieces.size() == 1) return raw::receive(fd, pieces.front());
+  msghdr message = message_of(pieces);
+  return raw::receive(fd, &message);
+}
+
 /// The path MTU less the headers with TCP's time stamps; 0 when unknown.
 std::size_t emss_by_mtu(int fd, int family) {
   int mtu = 0;
@@ -104,8 +116,7 @@ IOResult TCPStream::send(std::span<const iovec> pieces) {
   if (nothing_in(pieces)) {
     return {};
   }
-  const msghdr message = message_of(pieces);
-  const long result = raw::send(socket_.fd(), &message);
+  const long result = send_pieces(socket_.fd(), pieces);
   if (result > 0) {
     return {IOResult::Kind::Moved, static_cast<std::size_t>(result), 0};
   }
@@ -134,8 +145,7 @@ IOResult TCPStream::receive(std::span<const iovec> pieces) {
   if (nothing_in(pieces)) {
     return {};
   }
-  msghdr message = message_of(pieces);
-  const long result = raw::receive(socket_.fd(), &message);
+  const long result = receive_pieces(socket_.fd(), pieces);
   if (result > 0) {
     return {IOResult::Kind::Moved, static_cast<std::size_t>(result), 0};
   }

@@ -95,6 +95,19 @@ class Messages(unittest.TestCase):
         ("read-response", "c142 0000aa01 00000000 00002000 7265616464617461", {"to": 0x2000}),
         ("terminate", "4147 00000000 00000002 00000001 00000000 1100c000 0022c140 00dead00"
          "00000000 00000010", {"layer": 1, "etype": 1, "code": 0, "m": 1, "d": 1, "r": 0}),
+        ("immediate", "4148 00000000 00000000 00000001 00000000 0102030405060708",
+         {"qn": 0, "data": bytes(range(1, 9))}),
+        ("fetch-add", "414a 00000000 00000001 00000002 00000000 00000000 c0ffee01 0000bb02"
+         "00007f00 00001008 00000000 00000005 00000000 00000000 00000000 00000000"
+         "ffffffff ffffffff",
+         {"operation": 0, "request": 0xC0FFEE01, "target": 0xBB02, "target-to": 0x7F0000001008,
+          "value": 5, "mask": 0, "compare": 0, "compare-mask": rdmap.ALL_BITS, "data": b""}),
+        ("cmp-swap", "414a 00000000 00000001 00000003 00000000 00000002 00000003 0000bb02"
+         "00007f00 00001010 00000000 00000001 00000000 00000002 00000000 00000003"
+         "00000000 00000004",
+         {"value": 1, "mask": 2, "compare": 3, "compare-mask": 4}),
+        ("atomic-response", "414b 00000000 00000003 00000001 00000000 c0ffee01 00000000 00000025",
+         {"qn": 3, "request": 0xC0FFEE01, "original": 0x25, "data": b""}),
     )
 
     def test_the_worked_examples(self):

@@ -23,6 +23,8 @@ from peer import Peer
 from subject import STATUSES, Subject
 
 ANY = object()
+POSTED = ("send", "send-inv", "send-imm", "write", "write-imm", "read", "fetch-add", "cmp-swap",
+          "local-inv")
 SHOWN_OCTETS = 96
 SHOWN_LINES = 120
 
@@ -86,6 +88,8 @@ class Run:
             if key not in into:
                 raise Mistake(f"'{key}' is no field here: {', '.join(into)}")
             into[key] = word if key == "rtr" and word not in ("*",) else self.value(word)
+        if len(plain) > 1:
+            raise Mistake(f"only one word can be the data, join them by &: {' '.join(plain)}")
         for word in plain:
             into["data"] = self.value(word)
         return into
@@ -131,7 +135,7 @@ class Run:
             keys["from"], keys["offset"] = self.place(keys["from"])
         for word in plain:
             keys["data"] = octets_of(word).hex()
-        if command in ("send", "send-inv", "write", "read", "local-inv"):
+        if command in POSTED:
             command, keys["op"] = "post", command
         if command in ("listen", "resolve"):
             keys["address"] = self.address
@@ -150,7 +154,9 @@ class Run:
         plain, keyed = line.split()
         what, plain = plain[0], plain[1:]
         if what == "no":
-            return self.see_answer(self.ask("completion", wait=0, **keyed), {"none": "1"})
+            return self.see_answer(self.ask(plain[0], wait=0, **keyed), {"none": "1"})
+        if what == "wake":
+            return self.see_answer(self.ask("wake", **keyed), {"woken": "1"})
         if what == "completion":
             return self.see_completion(keyed)
         if what == "memory":
@@ -179,11 +185,13 @@ class Run:
         for key, word in keyed.items():
             textual = key in ("status", "op")
             wanted[key] = word if textual else str(number_of(word, self.variables))
-        if "invalidated" in wanted:
-            wanted["invalidated"] = hex(int(wanted["invalidated"]))
+        for key in {"invalidated", "imm"} & set(wanted):
+            wanted[key] = hex(int(wanted[key]))
         self.see_answer(answer, wanted)
 
     def see_memory(self, plain):
+        if len(plain) != 2:
+            raise Mistake("write see memory m+4 OCTETS, which are one word, joined by &")
         name, offset = self.place(plain[0])
         wanted = octets_of(plain[1])
         got = bytes.fromhex(self.ask("get", name=name, offset=offset, size=len(wanted))["data"])
@@ -348,6 +356,8 @@ class Run:
         while (whole and not fields["last"]) or (rest and peer.next_kind() == kind):
             self.join(fields, self.segment_heard(peer, kind, label))
         self.variables[f"{label or 'heard'}.octets"] = len(fields["data"])
+        if "request" in fields:
+            self.variables[f"{label or 'heard'}.request"] = fields["request"]
         self.expand_terminate(kind, keyed)
         wanted = self.fields(keyed, plain, rdmap.defaults(kind))
         if not wanted["t"] and wanted["msn"] is None:

@@ -1,8 +1,9 @@
 """The dialogue language: files of cases, macros and the values in their lines (README.md)."""
 import re
+import sys
 from pathlib import Path
 
-WORD = re.compile(r'(?:[\w.-]+=)?"(?:\\.|[^"\\])*"|\S+')
+WORD = re.compile(r'(?:"(?:\\.|[^"\\])*"|[^\s"])+')
 TAG = re.compile(r"#=\s*(.*)")
 SIGNS = re.compile(r"(do|see|with|use|fails|take|[<>]\d?\+?)\s+(.*)")
 
@@ -106,7 +107,7 @@ def text_of(word):
 
 
 def octets_of(word):
-    """Octets: "text", hex:0011, zeros:8, pattern:FIRST,COUNT, several joined by &."""
+    """Octets: "text", hex:0011, zeros:8, pattern:FIRST,COUNT, number:N, several joined by &."""
     out = b""
     for part in re.findall(r'"(?:\\.|[^"\\])*"|[^&]+', word):
         if part.startswith('"'):
@@ -118,13 +119,16 @@ def octets_of(word):
         elif part.startswith("pattern:"):
             first, count = (int(number, 0) for number in part[8:].split(","))
             out += pattern(first, count)
+        elif part.startswith("number:"):
+            out += int(part[7:], 0).to_bytes(8, sys.byteorder)
         else:
-            raise Mistake(f"'{part}' is not octets: write \"text\", hex:, zeros: or pattern:")
+            raise Mistake(f"'{part}' is not octets: write \"text\", hex:, zeros:, pattern: or "
+                          "number:")
     return out
 
 
 def is_octets(word):
-    return word.startswith(('"', "hex:", "zeros:", "pattern:"))
+    return word.startswith(('"', "hex:", "zeros:", "pattern:", "number:"))
 
 
 def pattern(first, count):

@@ -8,8 +8,10 @@ import struct
 from mpa import Breach
 
 TAGGED_OCTETS, UNTAGGED_OCTETS, READ_REQUEST_OCTETS = 14, 18, 28
+ATOMIC_REQUEST, ATOMIC_RESPONSE = struct.Struct(">IIIQQQQQ"), struct.Struct(">IQ")
+ALL_BITS = 0xFFFFFFFFFFFFFFFF
 
-# name: (opcode, tagged, queue)
+# name: (opcode, tagged, queue). An Atomic Request has the name of its operation, if that has one.
 KINDS = {
     "write": (0, 1, None),
     "read-request": (1, 0, 1),
@@ -21,10 +23,14 @@ KINDS = {
     "terminate": (7, 0, 2),
     "immediate": (8, 0, 0),
     "immediate-se": (9, 0, 0),
+    "fetch-add": (10, 0, 1),
+    "cmp-swap": (10, 0, 1),
     "atomic-request": (10, 0, 1),
     "atomic-response": (11, 0, 3),
 }
 NAMES = {opcode: name for name, (opcode, _, _) in KINDS.items()}
+OPERATIONS = {0: "fetch-add", 2: "cmp-swap"}
+OPERANDS = ("value", "mask", "compare", "compare-mask")
 
 
 def defaults(kind):
@@ -42,6 +48,14 @@ def defaults(kind):
     elif kind == "terminate":
         fields.update({"layer": None, "etype": None, "code": None, "m": 0, "d": 0, "r": 0,
                        "hdrct-reserved": 0})
+    elif KINDS[kind] == KINDS["atomic-request"]:
+        operation = {name: number for number, name in OPERATIONS.items()}.get(kind)
+        fields.update({"operation-reserved": 0, "operation": operation, "request": None,
+                       "target": None, "target-to": None, "value": None,
+                       "mask": ALL_BITS if kind == "cmp-swap" else 0,
+                       "compare": 0, "compare-mask": ALL_BITS})
+    elif kind == "atomic-response":
+        fields.update(request=None, original=None)
     fields["data"] = b""
     return fields
 
@@ -65,6 +79,12 @@ def ulpdu_octets(fields):
         hdrct = fields["m"] << 7 | fields["d"] << 6 | fields["r"] << 5 | fields["hdrct-reserved"]>>8
         out += struct.pack(">BBBB", fields["layer"] << 4 | fields["etype"], fields["code"], hdrct,
                            fields["hdrct-reserved"] & 0xFF)
+    elif "operation" in fields:
+        first = fields["operation-reserved"] << 4 | fields["operation"]
+        out += ATOMIC_REQUEST.pack(first, *(fields[name] or 0 for name in (
+            "request", "target", "target-to", *OPERANDS)))
+    elif "original" in fields:
+        out += ATOMIC_RESPONSE.pack(fields["request"] or 0, fields["original"] or 0)
     return out + fields["data"]
 
 
@@ -104,6 +124,19 @@ def parse(ulpdu):
                        "m": hdrct >> 7, "d": hdrct >> 6 & 1, "r": hdrct >> 5 & 1,
                        "hdrct-reserved": (hdrct & 31) << 8 | rest[3]})
         rest = rest[4:]
+    elif kind == "atomic-request":
+        if len(rest) < ATOMIC_REQUEST.size:
+            raise Breach(f"an Atomic Request of {len(rest)} octets, not {ATOMIC_REQUEST.size}")
+        first, *others = ATOMIC_REQUEST.unpack_from(rest)
+        fields.update({"operation-reserved": first >> 4, "operation": first & 15})
+        fields.update(zip(("request", "target", "target-to", *OPERANDS), others))
+        kind = OPERATIONS.get(fields["operation"], kind)
+        rest = rest[ATOMIC_REQUEST.size:]
+    elif kind == "atomic-response":
+        if len(rest) < ATOMIC_RESPONSE.size:
+            raise Breach(f"an Atomic Response of {len(rest)} octets, not {ATOMIC_RESPONSE.size}")
+        fields["request"], fields["original"] = ATOMIC_RESPONSE.unpack_from(rest)
+        rest = rest[ATOMIC_RESPONSE.size:]
     fields["data"] = rest
     return kind, fields
 

@@ -18,6 +18,7 @@ enum { ENDS = 8, PDS = 4, MEMORIES = 16, WORDS = 24, PATIENCE_MS = 20000, DEPTH 
 
 struct end {
   struct rdma_cm_id* id;
+  struct ibv_comp_channel* events;
   struct ibv_cq* cq;
 };
 
@@ -106,7 +107,9 @@ static struct ibv_pd* domain(uint64_t which) {
 /* CQ and QP for an id that has a device. */
 static int equip(struct end* end) {
   device = end->id->verbs;
-  end->cq = ibv_create_cq(device, (int)number("cq", 4 * DEPTH), NULL, NULL, 0);
+  end->events = ibv_create_comp_channel(device);
+  if (end->events == NULL) return -1;
+  end->cq = ibv_create_cq(device, (int)number("cq", 4 * DEPTH), NULL, end->events, 0);
   if (end->cq == NULL) return -1;
   struct ibv_qp_init_attr attr = {0};
   attr.send_cq = attr.recv_cq = end->cq;
@@ -273,7 +276,8 @@ static int do_async(void) {
 static int rights(void) {
   return (has("rights", "local-write") ? IBV_ACCESS_LOCAL_WRITE : 0) |
          (has("rights", "remote-write") ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE : 0) |
-         (has("rights", "remote-read") ? IBV_ACCESS_REMOTE_READ : 0);
+         (has("rights", "remote-read") ? IBV_ACCESS_REMOTE_READ : 0) |
+         (has("rights", "remote-atomic") ? IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE : 0);
 }
 
 static int do_memory(void) {
@@ -336,14 +340,40 @@ static int do_receive(void) {
   return answer("ibv_post_recv", errno != 0);
 }
 
+/* What the line says of the peer's memory; invalidation and immediate data share a word. */
+static void aim(struct ibv_send_wr* wr) {
+  switch (wr->opcode) {
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_READ:
+      wr->wr.rdma.remote_addr = number("to", 0);
+      wr->wr.rdma.rkey = (uint32_t)number("stag", 0);
+      break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      wr->wr.atomic.remote_addr = number("to", 0);
+      wr->wr.atomic.rkey = (uint32_t)number("stag", 0);
+      wr->wr.atomic.compare_add = number("add", number("compare", 0));
+      wr->wr.atomic.swap = number("swap", 0);
+      break;
+    default:
+      wr->invalidate_rkey = (uint32_t)number("stag", 0);
+  }
+  if (text("imm", NULL) != NULL) wr->imm_data = htonl((uint32_t)number("imm", 0));
+}
+
 static int do_post(void) {
   static const struct {
     const char* name;
     enum ibv_wr_opcode opcode;
   } operations[] = {{"send", IBV_WR_SEND},
                     {"send-inv", IBV_WR_SEND_WITH_INV},
+                    {"send-imm", IBV_WR_SEND_WITH_IMM},
                     {"write", IBV_WR_RDMA_WRITE},
+                    {"write-imm", IBV_WR_RDMA_WRITE_WITH_IMM},
                     {"read", IBV_WR_RDMA_READ},
+                    {"fetch-add", IBV_WR_ATOMIC_FETCH_AND_ADD},
+                    {"cmp-swap", IBV_WR_ATOMIC_CMP_AND_SWP},
                     {"local-inv", IBV_WR_LOCAL_INV}};
   struct ibv_sge sge = {0};
   struct ibv_send_wr wr = {0}, *bad;
@@ -356,23 +386,18 @@ static int do_post(void) {
                   (has("flags", "fence") ? IBV_SEND_FENCE : 0);
   wr.num_sge = sge_of_line(&sge);
   wr.sg_list = &sge;
-  if (wr.opcode == IBV_WR_RDMA_WRITE || wr.opcode == IBV_WR_RDMA_READ) {
-    wr.wr.rdma.remote_addr = number("to", 0);
-    wr.wr.rdma.rkey = (uint32_t)number("stag", 0);
-  } else {
-    wr.invalidate_rkey = (uint32_t)number("stag", 0);
-  }
+  aim(&wr);
   errno = ibv_post_send(end_of_line()->id->qp, &wr, &bad);
   return answer("ibv_post_send", errno != 0);
 }
 
 /* The next completion; with wait=0 the one that is there, or none. */
 static int do_completion(void) {
-  static const char* const names[] = {[IBV_WC_SEND] = "send",
-                                      [IBV_WC_RDMA_WRITE] = "write",
-                                      [IBV_WC_RDMA_READ] = "read",
-                                      [IBV_WC_LOCAL_INV] = "local-inv",
-                                      [IBV_WC_RECV] = "receive"};
+  static const char* const names[] = {
+      [IBV_WC_SEND] = "send",          [IBV_WC_RDMA_WRITE] = "write",
+      [IBV_WC_RDMA_READ] = "read",     [IBV_WC_FETCH_ADD] = "fetch-add",
+      [IBV_WC_COMP_SWAP] = "cmp-swap", [IBV_WC_LOCAL_INV] = "local-inv",
+      [IBV_WC_RECV] = "receive",       [IBV_WC_RECV_RDMA_WITH_IMM] = "receive-imm"};
   const time_t last = time(NULL) + (number("wait", 1) != 0 ? PATIENCE_MS / 1000 : -1);
   struct ibv_wc wc;
   int found;
@@ -387,14 +412,30 @@ static int do_completion(void) {
   if (wc.status != IBV_WC_SUCCESS) {
     return printf("ok wr=%d status=%d\n", (int)wc.wr_id, wc.status);
   }
-  const int received = wc.opcode == IBV_WC_RECV;
-  printf("ok wr=%d status=0 op=%s length=%u", (int)wc.wr_id,
-         (size_t)wc.opcode < sizeof names / sizeof *names ? names[wc.opcode]
-         : received                                       ? "receive"
-                                                          : "other",
-         received || wc.opcode == IBV_WC_RDMA_READ ? wc.byte_len : 0);
+  const int known = (size_t)wc.opcode < sizeof names / sizeof *names && names[wc.opcode] != NULL;
+  const int sent = wc.opcode == IBV_WC_SEND || wc.opcode == IBV_WC_RDMA_WRITE;
+  printf("ok wr=%d status=0 op=%s length=%u", (int)wc.wr_id, known ? names[wc.opcode] : "other",
+         sent ? 0 : wc.byte_len);
   if (wc.wc_flags & IBV_WC_WITH_INV) printf(" invalidated=0x%x", wc.invalidated_rkey);
+  if (wc.wc_flags & IBV_WC_WITH_IMM) printf(" imm=0x%x", ntohl(wc.imm_data));
   return printf("\n");
+}
+
+static int do_arm(void) {
+  errno = ibv_req_notify_cq(end_of_line()->cq, (int)number("solicited", 0));
+  return answer("ibv_req_notify_cq", errno != 0);
+}
+
+/* The next event of the CQ's channel; with wait=0 the one that is there, or none. */
+static int do_wake(void) {
+  struct end* end = end_of_line();
+  struct pollfd wanted = {end->events->fd, POLLIN, 0};
+  if (poll(&wanted, 1, number("wait", 1) != 0 ? PATIENCE_MS : 0) != 1) return printf("ok none=1\n");
+  struct ibv_cq* cq;
+  void* context;
+  if (ibv_get_cq_event(end->events, &cq, &context) != 0) return answer("ibv_get_cq_event", 1);
+  ibv_ack_cq_events(cq, 1);
+  return printf("ok woken=1\n");
 }
 
 static void end_all(void) {
@@ -402,6 +443,7 @@ static void end_all(void) {
     if (ends[i].id == NULL) continue;
     if (ends[i].id->qp != NULL) rdma_destroy_qp(ends[i].id);
     if (ends[i].cq != NULL) ibv_destroy_cq(ends[i].cq);
+    if (ends[i].events != NULL) ibv_destroy_comp_channel(ends[i].events);
     rdma_destroy_id(ends[i].id);
   }
   for (int i = 0; i < MEMORIES; ++i) {
@@ -436,7 +478,9 @@ static const struct {
                 {"get", do_get},
                 {"receive", do_receive},
                 {"post", do_post},
-                {"completion", do_completion}};
+                {"arm", do_arm},
+                {"completion", do_completion},
+                {"wake", do_wake}};
 
 static int run(char* line) {
   char* rest = NULL;

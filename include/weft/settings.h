@@ -19,6 +19,8 @@ struct Setting {
 /// Every variable there is. An unknown WEFT_* variable is an error wherever settings are read, so
 /// that a misspelt one cannot be ignored in silence.
 inline constexpr std::array kSettings{
+    Setting{"WEFT_PERSONA", "iwarp|ib", "iwarp",
+            "how devices present themselves; ib: as RoCE, connected by ibv_modify_qp"},
     Setting{"WEFT_ENGINE", "thread|inline", "thread",
             "who runs the protocol: a background thread, or the caller's own calls"},
     //= MPA-14

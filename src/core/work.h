@@ -68,6 +68,7 @@ enum class WorkStatus : std::uint8_t {
   RemoteAccess,      ///< a Terminate told that a remote access was refused
   RemoteOperation,   ///< a Terminate told of another remote error on this WR
   RemoteInvalidRequest,  ///< a Terminate told that the peer does not know this kind of message
+  RetryExceeded,     ///< the peer of a paired QP is not there (any more)
   Fatal,
 };
 

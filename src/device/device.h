@@ -8,6 +8,7 @@
 
 #include "base/octets.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "device/entries.h"
 #include "device/ring.h"
 
@@ -82,6 +83,7 @@ struct QPStatus {
   std::uint16_t ird = 0, ord = 0;
   std::uint16_t terminate_sent = 0, terminate_received = 0;  ///< 0xLTCC, with the flags below
   bool has_terminate_sent = false, has_terminate_received = false;
+  bool peer_gone = false;  ///< paired: the stream is over, and nothing has been sent since
 };
 enum class QPCommand : std::uint8_t { Close, Terminate, Fail, Reset };
 
@@ -91,6 +93,16 @@ struct ConnectRequest {
   std::uint16_t ird = 0;  ///< responder_resources: Reads the peer may open at us
   std::uint16_t ord = 0;  ///< initiator_depth: Reads we may open
   Octets private_data;    ///< copied before the call returns; at most 508 octets
+};
+
+/// Parameters of pair_qp.
+struct PairRequest {
+  QPNumber qp = 0;             ///< an Idle QP that has a name
+  std::uint32_t peer = 0;      ///< the name of the QP at the other end
+  sockaddr_storage local = {}; ///< our address in the pair, and the peer's; ports do not matter
+  sockaddr_storage remote = {};
+  std::uint16_t ird = 0;       ///< Reads the peer may open at us
+  std::uint16_t ord = 0;       ///< Reads we may open
 };
 
 enum class ConnectionEventKind : std::uint8_t {
@@ -189,6 +201,17 @@ class Device {
   virtual Result<void> disconnect(ConnectionNumber) = 0;
   /// The consumer forgets this connection: no more events; resets it if still being set up.
   virtual Result<void> release(ConnectionNumber) = 0;
+
+  // Pairs: connections as InfiniBand makes them, by the two QPs' names and addresses. Neither side
+  // listens, either may come first, and no ConnectionEvent tells; a pair that is up is in RTS.
+  /// Gives a QP the name by which a peer finds it, for as long as it lives: 24 bits, unique on this
+  /// host and of this moment; the upper 16 are a TCP port of this process. Again: the same name.
+  virtual Result<std::uint32_t> name_qp(QPNumber) = 0;
+  /// Begins to look for the peer; it has to do the same. EINVAL: the QP is not Idle or has no name,
+  /// or it is to be its own peer. reset (command_qp) ends the search.
+  virtual Result<void> pair_qp(const PairRequest&) = 0;
+  /// How long the sends of a QP that is still looking wait; zero: for ever.
+  virtual Result<void> set_pair_patience(QPNumber, Duration) = 0;
 
   // Doorbells: entries were published on that ring.
   virtual void ring_send(QPNumber) = 0;

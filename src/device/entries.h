@@ -88,6 +88,7 @@ enum class CompletionStatus : std::uint8_t {
   RemoteAccess,
   RemoteOperation,
   RemoteInvalidRequest,
+  RetryExceeded,
   Fatal,
 };
 enum class CompletionOpcode : std::uint8_t {
@@ -114,7 +115,7 @@ struct CompletionEntry {
   std::uint64_t wr_id;
   std::uint64_t qp_cookie;     ///< as given to create_qp
   std::uint64_t timestamp_ns;  ///< CLOCK_MONOTONIC when it was written
-  std::uint32_t qp_number;
+  std::uint32_t qp_number;     ///< its name, if it has one
   std::uint32_t octets;
   std::uint32_t invalidated_stag;
   CompletionStatus status;

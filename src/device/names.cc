@@ -21,7 +21,7 @@ constexpr std::array<const char*, 10> kSendOpcodes = {
 };
 static_assert(kSendOpcodes.size() == static_cast<std::size_t>(SendOpcode::CompareSwap) + 1);
 
-constexpr std::array<const char*, 10> kStatuses = {
+constexpr std::array<const char*, 11> kStatuses = {
     "success",
     "local length error",
     "local QP operation error",
@@ -31,6 +31,7 @@ constexpr std::array<const char*, 10> kStatuses = {
     "remote access error",
     "remote operation error",
     "remote invalid request",
+    "retry exceeded",
     "fatal error",
 };
 static_assert(kStatuses.size() == static_cast<std::size_t>(CompletionStatus::Fatal) + 1);

@@ -180,7 +180,7 @@ void Connection::handle_notices() {
       case core::QPNotice::Kind::TerminateSent: {
         end_error_ = EPROTO;
         end_text_ = wire::text(notice->error);
-        if (qp_->fatal_reported) break;
+        if (qp_->fatal_reported || qp_->core().peer_gone()) break;
         const bool access = wire::etype(notice->error) == 1 && wire::layer(notice->error) <= 1;
         owner_.report_async(access ? device::AsyncEventKind::QPAccessError
                             : notice->error == wire::TermError::RDMAPLocalCatastrophic
@@ -218,7 +218,7 @@ void Connection::finish_stream() {
   qp->connection = nullptr;
   // What is posted from now on is flushed as it comes; a shared RQ's receives serve others.
   if (qp->srq() == nullptr) qp->want_receive();
-  if (qp->srq() != nullptr && !qp->last_receive_reported) {
+  if (qp->srq() != nullptr && !qp->last_receive_reported && !qp->core().peer_gone()) {
     qp->last_receive_reported = true;
     owner_.report_async(device::AsyncEventKind::LastReceive, *qp);
   }

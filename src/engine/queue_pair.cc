@@ -179,7 +179,7 @@ void QueuePair::complete(const core::Completion& completion) {
   entry.wr_id = completion.id;
   entry.qp_cookie = request_.cookie;
   entry.timestamp_ns = static_cast<std::uint64_t>(owner_.now().ns);
-  entry.qp_number = number_;
+  entry.qp_number = name != 0 ? name : number_;
   entry.octets = completion.octets;
   entry.invalidated_stag = completion.invalidated_stag.value;
   entry.status = static_cast<device::CompletionStatus>(completion.status);

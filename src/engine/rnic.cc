@@ -296,6 +296,7 @@ Result<void> Rnic::destroy_qp(device::QPNumber number) {
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return Error{EINVAL, "no such QP"};
   serve_rung();  // it may be on that stack
+  rendezvous_.forget(*qp);
   if (qp->connection != nullptr) qp->connection->detach_qp();
   --qp->send_cq().users;
   --qp->receive_cq().users;
@@ -313,6 +314,9 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
   Entry entry(*this);
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  if (command == device::QPCommand::Fail || command == device::QPCommand::Reset) {
+    rendezvous_.stop_search(*qp);
+  }
   Result<void> result;
   switch (command) {
     case device::QPCommand::Close:
@@ -346,6 +350,7 @@ Result<device::QPStatus> Rnic::query_qp(device::QPNumber number) {
   core::QP& core = qp->core();
   device::QPStatus status;
   status.state = static_cast<device::QPState>(core.state());
+  status.peer_gone = core.peer_gone();
   status.ird = core.stream().ird;
   status.ord = core.stream().ord;
   if (const auto sent = core.terminate_sent()) {
@@ -385,6 +390,7 @@ void Rnic::handle_srq_limit(SharedReceiveQueue& srq) {
 }
 
 void Rnic::report(const device::ConnectionEvent& event) {
+  if ((event.cookie & kRendezvousCookie) != 0) return rendezvous_.note(event);
   events_.handle_connection_event(event);
 }
 

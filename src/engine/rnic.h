@@ -15,6 +15,7 @@
 #include "engine/poller.h"
 #include "engine/progress_lock.h"
 #include "engine/queue_pair.h"
+#include "engine/rendezvous.h"
 #include "engine/settings.h"
 #include "transport/transport.h"
 
@@ -31,7 +32,10 @@ inline constexpr std::uint32_t kPDCountMax = 1u << 16;
 /// Invariants: everything but the doorbell atomics is touched only under the progress lock; every
 /// public entry goes through Entry (rnic_progress.cc), which after unlocking looks for doorbells
 /// rung meanwhile, so none is lost.
-class Rnic final : public device::Device, private QueuePairOwner, private ConnectionOwner {
+class Rnic final : public device::Device,
+                   private QueuePairOwner,
+                   private ConnectionOwner,
+                   private RendezvousHost {
  public:
   Rnic(const Settings& settings, device::Events& events, transport::Transport& transport);
   ~Rnic() override;
@@ -67,6 +71,9 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   Result<void> reject(device::ConnectionNumber, Octets private_data) override;
   Result<void> disconnect(device::ConnectionNumber) override;
   Result<void> release(device::ConnectionNumber) override;
+  Result<std::uint32_t> name_qp(device::QPNumber) override;
+  Result<void> pair_qp(const device::PairRequest&) override;
+  Result<void> set_pair_patience(device::QPNumber, Duration) override;
 
   void ring_send(device::QPNumber) override;
   void ring_receive(device::QPNumber) override;
@@ -109,10 +116,24 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   void report(const device::ConnectionEvent&) override;
   void report_async(device::AsyncEventKind, QueuePair&) override;
   bool reconnect(Connection&) override;
+  // RendezvousHost
+  Result<Listening> listen_anywhere(std::uint64_t cookie) override;
+  Result<device::ConnectionNumber> begin_connect(const transport::Address& local,
+                                                 const transport::Address& remote,
+                                                 const device::ConnectRequest&,
+                                                 std::uint64_t cookie) override;
+  Result<void> accept_for(device::ConnectionNumber, const device::ConnectRequest&,
+                          std::uint64_t cookie) override;
+  void refuse_connection(device::ConnectionNumber) override;
+  void forget_connection(device::ConnectionNumber) override;
+  void fail_unreachable(QueuePair&) override;
+  void wake_at(Instant) override;
 
   QueuePair* find_qp(device::QPNumber);
   SharedReceiveQueue* find_srq(device::SRQNumber);
   Connection* find_connection(device::ConnectionNumber);
+  Result<ListenerSlot*> begin_listen(const transport::Address&, int backlog, bool v6_only,
+                                     std::uint64_t cookie);
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
   Result<core::RegionAttributes> region_attributes(const device::RegionRequest&) const;
   void tick();
@@ -162,6 +183,7 @@ class Rnic final : public device::Device, private QueuePairOwner, private Connec
   std::unordered_map<device::ListenerNumber, std::unique_ptr<ListenerSlot>> listeners_;
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
+  Rendezvous rendezvous_{*this};
   bool has_dead_ = false;
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;

@@ -33,9 +33,18 @@ Result<device::ListenerNumber> Rnic::listen(const sockaddr* local, int backlog, 
                                             std::uint64_t cookie) try {
   const transport::Address address(local);
   if (address.family() == AF_UNSPEC) return Error{EAFNOSUPPORT, "listen: not an IP address"};
+  Entry entry(*this);
+  const auto slot = begin_listen(address, backlog, v6_only, cookie);
+  if (!slot) return slot.error();
+  return (*slot)->number;
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
+}
+
+Result<Rnic::ListenerSlot*> Rnic::begin_listen(const transport::Address& address, int backlog,
+                                               bool v6_only, std::uint64_t cookie) {
   auto listener = transport_.listen(address, {.backlog = backlog, .v6_only = v6_only});
   if (!listener) return listener.error();
-  Entry entry(*this);
   const device::ListenerNumber number = next_key_++;
   if (const auto watched = poller_.add((*listener)->fd(), EPOLLIN, number); !watched) {
     return watched.error();
@@ -45,10 +54,7 @@ Result<device::ListenerNumber> Rnic::listen(const sockaddr* local, int backlog, 
   slot->number = number;
   slot->cookie = cookie;
   slot->places = std::make_shared<ListenerPlaces>(backlog);
-  listeners_.emplace(number, std::move(slot));
-  return number;
-} catch (const std::bad_alloc&) {
-  return kOutOfMemory;
+  return listeners_.emplace(number, std::move(slot)).first->second.get();
 }
 
 Result<void> Rnic::listener_address(device::ListenerNumber number, sockaddr_storage* local) {
@@ -78,6 +84,15 @@ Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sock
                                                const device::ConnectRequest& request,
                                                std::uint64_t cookie) try {
   Entry entry(*this);
+  return begin_connect(transport::Address(local), transport::Address(remote), request, cookie);
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
+}
+
+Result<device::ConnectionNumber> Rnic::begin_connect(const transport::Address& local,
+                                                     const transport::Address& remote,
+                                                     const device::ConnectRequest& request,
+                                                     std::uint64_t cookie) {
   QueuePair* qp = find_qp(request.qp);
   if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
     return Error{EINVAL, "connect: the QP does not exist or is not idle"};
@@ -85,7 +100,7 @@ Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sock
   if (request.private_data.size() > wire::kPrivateDataOctetsMaxEnhanced) {
     return Error{EINVAL, "connect: more than 508 octets of private data"};
   }
-  auto stream = transport_.connect(transport::Address(local), transport::Address(remote));
+  auto stream = transport_.connect(local, remote);
   if (!stream) return stream.error();
   const device::ConnectionNumber number = next_key_++;
   auto connection =
@@ -96,8 +111,6 @@ Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sock
   handle_interest(c);
   handle_deadline(c);
   return number;
-} catch (const std::bad_alloc&) {
-  return kOutOfMemory;
 }
 
 bool Rnic::reconnect(Connection& c) {
@@ -116,6 +129,11 @@ bool Rnic::reconnect(Connection& c) {
 Result<void> Rnic::accept(device::ConnectionNumber number, const device::ConnectRequest& request,
                           std::uint64_t cookie) {
   Entry entry(*this);
+  return accept_for(number, request, cookie);
+}
+
+Result<void> Rnic::accept_for(device::ConnectionNumber number,
+                              const device::ConnectRequest& request, std::uint64_t cookie) {
   Connection* connection = find_connection(number);
   QueuePair* qp = find_qp(request.qp);
   if (connection == nullptr) return Error{ECONNRESET, "accept: the peer left before the answer"};
@@ -143,6 +161,65 @@ Result<void> Rnic::release(device::ConnectionNumber number) {
   Entry entry(*this);
   if (Connection* connection = find_connection(number)) connection->release();
   return {};
+}
+
+Result<std::uint32_t> Rnic::name_qp(device::QPNumber number) try {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  return rendezvous_.name(*qp);
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
+}
+
+Result<void> Rnic::pair_qp(const device::PairRequest& request) try {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(request.qp);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  return rendezvous_.pair(*qp, request);
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
+}
+
+Result<void> Rnic::set_pair_patience(device::QPNumber number, Duration patience) {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  rendezvous_.set_patience(*qp, patience);
+  return {};
+}
+
+Result<RendezvousHost::Listening> Rnic::listen_anywhere(std::uint64_t cookie) {
+  constexpr int kBacklog = 512;
+  sockaddr_in6 any = {};
+  any.sin6_family = AF_INET6;
+  auto slot = begin_listen(transport::Address(reinterpret_cast<const sockaddr*>(&any)), kBacklog,
+                           false, cookie);
+  if (!slot) {  // a machine without IPv6
+    sockaddr_in any4 = {};
+    any4.sin_family = AF_INET;
+    slot = begin_listen(transport::Address(reinterpret_cast<const sockaddr*>(&any4)), kBacklog,
+                        false, cookie);
+  }
+  if (!slot) return slot.error();
+  return Listening{(*slot)->number, (*slot)->listener->local().port()};
+}
+
+void Rnic::refuse_connection(device::ConnectionNumber number) {
+  // One that is gone needs no answer.
+  if (Connection* connection = find_connection(number)) {
+    static_cast<void>(connection->reject({}));
+  }
+}
+
+void Rnic::forget_connection(device::ConnectionNumber number) {
+  if (Connection* connection = find_connection(number)) connection->release();
+}
+
+void Rnic::fail_unreachable(QueuePair& qp) {
+  if (qp.connection != nullptr) qp.connection->abort_setup("the peer was not found in time");
+  static_cast<void>(qp.core().fail_unreachable(now_));  // Idle can always fail
+  if (qp.srq() == nullptr) qp.want_receive();
 }
 
 }  // namespace weft::engine

@@ -39,6 +39,7 @@ class Rnic::Entry {
   static void leave(Rnic& rnic) {
     for (int round = 0;; ++round) {
       rnic.serve_rung();
+      rnic.rendezvous_.settle();
       rnic.fault_overflowed();
       rnic.end_unwatched();
       rnic.bury();

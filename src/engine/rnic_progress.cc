@@ -79,6 +79,7 @@ void Rnic::serve_rung() {
 }
 
 void Rnic::serve(QueuePair& qp) {
+  if (qp.searching) rendezvous_.handle_work(qp);
   if (qp.connection != nullptr) {
     qp.connection->serve();
   } else {
@@ -261,7 +262,11 @@ void Rnic::unwatch(Connection& c) {
 
 void Rnic::handle_deadline(Connection& c) {
   const std::optional<Instant> deadline = c.deadline();
-  if (!deadline || (next_deadline_ && *next_deadline_ <= *deadline)) return;
+  if (deadline) wake_at(*deadline);
+}
+
+void Rnic::wake_at(Instant deadline) {
+  if (next_deadline_ && *next_deadline_ <= deadline) return;
   next_deadline_ = deadline;
   poller_.wake();  // the thread's wait has to end earlier than it thought
 }
@@ -276,6 +281,10 @@ void Rnic::serve_timers() {
     connection->handle_timeout();
     const std::optional<Instant> deadline = connection->deadline();
     if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
+  }
+  rendezvous_.handle_timeouts();
+  if (const auto deadline = rendezvous_.deadline()) {
+    if (!next_deadline_ || *deadline < *next_deadline_) next_deadline_ = deadline;
   }
   for (auto& [number, slot] : listeners_) {
     if (!slot->paused_until) continue;

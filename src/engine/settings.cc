@@ -51,6 +51,7 @@ Result<Settings> settings_from_environment(std::string* message) {
     return Error{EINVAL, "a WEFT_* variable is unknown or has a value that is not possible"};
   }
   Settings settings;
+  settings.persona_ib = value_of("WEFT_PERSONA") == "ib";
   settings.engine = value_of("WEFT_ENGINE") == "inline" ? Placement::Inline : Placement::Thread;
   settings.crc = is_on("WEFT_CRC");
   settings.markers = is_on("WEFT_MARKERS");

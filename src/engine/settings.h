@@ -13,6 +13,7 @@ enum class Placement : std::uint8_t { Thread, Inline };
 
 /// The values in force. The defaults here are the defaults of include/weft/settings.h.
 struct Settings {
+  bool persona_ib = false;  ///< of no account to the engine: above it, devices look different
   Placement engine = Placement::Thread;
   bool crc = true;
   bool markers = false;

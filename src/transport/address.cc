@@ -122,6 +122,10 @@ bool Address::same_host(const Address& other) const {
   return mine.octets == theirs.octets && scopes_agree;
 }
 
+bool Address::is_before(const Address& other) const {
+  return host_of(storage_).octets < host_of(other.storage_).octets;
+}
+
 std::array<char, 64> Address::text() const {
   std::array<char, 64> out = {};
   char host[INET6_ADDRSTRLEN] = {};

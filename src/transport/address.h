@@ -24,6 +24,8 @@ class Address {
   socklen_t length() const;             ///< 0 when unspecified
   /// The same host (ports not compared). IPv4-mapped IPv6 equals its IPv4.
   bool same_host(const Address&) const;
+  /// An order of hosts, the same on every machine.
+  bool is_before(const Address&) const;
   /// "127.0.0.1:7174", "[::1]:7174"; NUL terminated.
   std::array<char, 64> text() const;
 

@@ -78,7 +78,7 @@ Result<void> CQ::resize(std::uint32_t depth) {
   return {};
 }
 
-void CQ::purge(device::QPNumber qp) {
+void CQ::purge(std::uint32_t qp) {
   std::lock_guard guard(consumer_);
   // What stays moves up to the newest end: the free space of the ring is at the oldest.
   const std::uint32_t first = ring_.consumed_own();
@@ -86,7 +86,10 @@ void CQ::purge(device::QPNumber qp) {
   std::uint32_t kept = end;
   for (std::uint32_t index = end; index != first;) {
     --index;
-    if (entry(index).qp_number == qp) continue;
+    if (entry(index).qp_number == qp) {
+      give_place_back({entry(index).qp_cookie, entry(index).opcode});
+      continue;
+    }
     if (--kept != index) {
       std::memcpy(ring_.entry(kept), ring_.entry(index), sizeof(device::CompletionEntry));
     }

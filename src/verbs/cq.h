@@ -50,8 +50,8 @@ class CQ {
   Result<void> arm(bool solicited_only) { return device_->arm_cq(number_, solicited_only); }
   /// Keeps what is unread; ENOSPC when that is more than `depth`. Error: as open.
   Result<void> resize(std::uint32_t depth);
-  /// Drops the unread completions of a QP that is gone.
-  void purge(device::QPNumber qp);
+  /// Drops the unread completions of a QP that goes or begins anew, by its public number.
+  void purge(std::uint32_t qp);
 
   std::uint32_t depth() const { return ring_.capacity(); }
   device::CQNumber number() const { return number_; }

@@ -13,6 +13,14 @@ Result<std::unique_ptr<device::Device>> make_device(device::Events& events, std:
   return device;
 }
 
+Persona persona() {
+  static const bool ib = [] {
+    const auto settings = engine::settings_from_environment(nullptr);
+    return settings && settings->persona_ib;
+  }();
+  return ib ? Persona::IB : Persona::IWarp;
+}
+
 Result<void> check_settings(std::string* message) {
   const auto settings = engine::settings_from_environment(message);
   if (!settings) return settings.error();

@@ -1,6 +1,7 @@
 // Where the process's device comes from: the one seam between the verbs objects and the engine.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,14 @@ namespace weft::verbs {
 /// `message` holds a line for people that begins with "weft: ". Unit tests bring definitions of
 /// their own.
 Result<std::unique_ptr<device::Device>> make_device(device::Events& events, std::string* message);
+
+/// How devices present themselves to programs; WEFT_PERSONA.
+enum class Persona : std::uint8_t {
+  IWarp,  ///< as they are: connected by RDMA CM
+  IB,     ///< as InfiniBand's over Ethernet (RoCE): also connected by ibv_modify_qp
+};
+/// Before the settings were checked: IWarp for a value that is none.
+Persona persona();
 
 /// Would make_device() accept the settings? EINVAL and such a line if not.
 Result<void> check_settings(std::string* message);

@@ -37,7 +37,15 @@ Result<void> QP::open(const QPShape& shape, AsyncQueue& async, void* owner) {
   async_events_.owner = owner;
   auto face = shape.pd->device().create_qp(request);
   if (!face) return face.error();
-  number_ = face->number;
+  number_ = public_number_ = face->number;
+  if (shape.named) {
+    const auto name = shape.pd->device().name_qp(number_);
+    if (!name) {
+      static_cast<void>(shape.pd->device().destroy_qp(number_));
+      return name.error();
+    }
+    public_number_ = *name;
+  }
   send_ = face->send;
   shape_.send_depth = face->send.capacity();
   shape_.send_sges = face->send_sges;
@@ -60,14 +68,18 @@ Result<void> QP::close() {
   if (auto done = shape_.pd->device().destroy_qp(number_); !done) return done;
   // The number may be given out again, and a completion under it would then be taken for one of
   // the new QP.
-  shape_.send_cq->purge(number_);
-  if (shape_.receive_cq != shape_.send_cq) shape_.receive_cq->purge(number_);
+  purge();
   async_->retire(async_events_);
   if (shape_.srq != nullptr) shape_.srq->uses().drop();
   shape_.receive_cq->uses().drop();
   shape_.send_cq->uses().drop();
   shape_.pd->uses().drop();
   return {};
+}
+
+void QP::purge() {
+  shape_.send_cq->purge(public_number_);
+  if (shape_.receive_cq != shape_.send_cq) shape_.receive_cq->purge(public_number_);
 }
 
 }  // namespace weft::verbs

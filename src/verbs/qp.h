@@ -27,6 +27,7 @@ struct QPShape {
   std::uint32_t receive_sges = 0;
   std::uint32_t inline_octets = 0;
   bool signal_all = false;           ///< every send queue entry gives a completion
+  bool named = false;                ///< may be paired: its public number is its name
 };
 
 /// Calls match `open use* close`. Threads: any; close excludes all others.
@@ -41,6 +42,16 @@ class QP {
   Result<void> command(device::QPCommand command) {
     return shape_.pd->device().command_qp(number_, command);
   }
+  /// Looks for a peer (device::Device::pair_qp); only of a QP that was opened as `named`.
+  Result<void> pair(device::PairRequest request) {
+    request.qp = number_;
+    return shape_.pd->device().pair_qp(request);
+  }
+  Result<void> set_pair_patience(Duration patience) {
+    return shape_.pd->device().set_pair_patience(number_, patience);
+  }
+  /// Drops the completions that were not polled yet.
+  void purge();
   Result<device::QPStatus> status() { return shape_.pd->device().query_qp(number_); }
 
   /// One list of sends: `SendBatch (next commit)* finish`, then ring_send if finish says so. The
@@ -89,6 +100,8 @@ class QP {
   }
 
   device::QPNumber number() const { return number_; }
+  /// What programs know it by: the device's number, or the name if it has one.
+  std::uint32_t public_number() const { return public_number_; }
   /// As granted: at least what was asked for.
   const QPShape& shape() const { return shape_; }
   AsyncQueue& async() { return *async_; }
@@ -101,6 +114,7 @@ class QP {
   ReceiveQueue receives_;
   QPShape shape_;
   device::QPNumber number_ = 0;
+  std::uint32_t public_number_ = 0;
   AsyncQueue* async_ = nullptr;
   AsyncEventState async_events_;
 };

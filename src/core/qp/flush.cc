@@ -32,6 +32,16 @@ void QP::complete_work(const OpenWork& work, WorkStatus status) {
 // it may still be sending from their memory, which is the program's again once they complete.
 void QP::flush_queues() {
   if (state_ != QPState::Terminate && state_ != QPState::Error) return;
+  if (peer_gone_) {
+    if (send_queue_empty()) return;
+    peer_gone_ = false;
+    lost_status_ = WorkStatus::RetryExceeded;
+  }
+  // What explains the end comes before what only follows from it.
+  if (lost_status_ == WorkStatus::RetryExceeded) {
+    if (state_ == QPState::Terminate) return;
+    flush_sends();
+  }
   flush_receives();
   if (state_ == QPState::Error || accepted_ >= flush_position_) flush_sends();
 }
@@ -42,14 +52,16 @@ void QP::flush_sends() {
   while (!open_work_.empty()) {
     const OpenWork& work = open_work_.front();
     const bool failed = work.phase == WorkPhase::Failed;
-    complete_work(work, failed ? work.status : WorkStatus::Flushed);
+    complete_work(work, failed ? work.status : lost_status_);
+    lost_status_ = WorkStatus::Flushed;
     open_work_.pop();
   }
   SendWR wr;
   while (queues_.take_send(wr)) {
     const bool unknown = wr.opcode >= WorkOpcode::Receive;
-    queues_.complete({.id = wr.id, .status = WorkStatus::Flushed,
+    queues_.complete({.id = wr.id, .status = lost_status_,
                       .opcode = unknown ? WorkOpcode::Send : wr.opcode});
+    lost_status_ = WorkStatus::Flushed;
   }
 }
 

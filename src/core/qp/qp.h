@@ -107,6 +107,15 @@ class QP {
   /// CQ overflow, a failed SRQ, ...: an error of ours that ends this stream (0/2/07 or 0/0/00).
   void handle_local_error(wire::TermError error, Instant now);
 
+  /// The QP stands for one end of an InfiniBand connection: it does not notice that the other end
+  /// left until it has something to send. Then the oldest WR of the send queue completes with
+  /// RetryExceeded, and everything behind it is flushed. Holds until reset().
+  void set_paired() { paired_ = true; }
+  /// Its stream is over, and nothing has been sent since.
+  bool peer_gone() const { return peer_gone_; }
+  /// A paired QP's peer cannot be found: Error, in that manner.
+  Result<void> fail_unreachable(Instant now);
+
   // Commands of the consumer. EINVAL where the state table has no row.
   Result<void> close(Instant now);        ///< modify Closing: FIN if the SQ is empty, else BadClose
   Result<void> terminate(Instant now);    ///< modify Terminate: Terminate 0/0/00
@@ -276,6 +285,9 @@ class QP {
   wire::TermError terminate_error_{};
   std::optional<wire::TermError> terminate_sent_;
   std::optional<wire::TermError> terminate_received_;
+  bool paired_ = false;
+  bool peer_gone_ = false;            ///< paired, the stream is over, and nobody has noticed
+  WorkStatus lost_status_ = WorkStatus::Flushed;  ///< of the first WR that the send queue flushes
   std::optional<Instant> deadline_;
   LLPAction action_ = LLPAction::None;
 

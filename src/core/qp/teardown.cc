@@ -23,15 +23,23 @@ Result<void> QP::close(Instant now) {
 }
 
 Result<void> QP::fail(Instant) {
+  peer_gone_ = false;
   if (!step(QPEvent::ErrorRequested)) return Error{EINVAL, "fail: not in this state"};
   enter_error(bound_ ? LLPAction::Reset : LLPAction::None);
   return {};
 }
 
+Result<void> QP::fail_unreachable(Instant now) {
+  lost_status_ = WorkStatus::RetryExceeded;
+  return fail(now);
+}
+
 Result<void> QP::reset(Instant) {
+  peer_gone_ = false;
   if (state_ == QPState::Error) flush_queues();
   if (!step(QPEvent::IdleRequested)) return Error{EINVAL, "reset: the QP is not in Error"};
   forget_stream();
+  paired_ = false;
   return {};
 }
 
@@ -41,6 +49,7 @@ Result<void> QP::reset(Instant) {
 void QP::handle_peer_closed(Instant now) {
   if (state_ == QPState::Idle || state_ == QPState::Error) return;
   peer_closed_ = true;
+  peer_gone_ = paired_ && state_ == QPState::RTS;
   notify(QPNotice::Kind::PeerClosed);
   if (state_ == QPState::Closing && !open_reads_.empty()) {
     open_reads_.clear();  // the answer to the RTR will not come any more
@@ -63,6 +72,7 @@ void QP::handle_llp_lost(Instant) {
   const bool in_order = peer_closed_ && state_ != QPState::RTS;
   if (!step(in_order ? QPEvent::LLPClosed : QPEvent::LLPLost)) return;
   if (!in_order) notify(QPNotice::Kind::LLPLost);
+  if (!in_order && paired_ && !terminate_sent_ && !terminate_received_) peer_gone_ = true;
   enter_error(LLPAction::None);
 }
 

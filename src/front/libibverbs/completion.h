@@ -20,6 +20,7 @@ inline ibv_wc_status to_wc_status(device::CompletionStatus status) {
     case Status::RemoteAccess: return IBV_WC_REM_ACCESS_ERR;
     case Status::RemoteOperation: return IBV_WC_REM_OP_ERR;
     case Status::RemoteInvalidRequest: return IBV_WC_REM_INV_REQ_ERR;
+    case Status::RetryExceeded: return IBV_WC_RETRY_EXC_ERR;
     case Status::Fatal: return IBV_WC_FATAL_ERR;
   }
   return IBV_WC_GENERAL_ERR;

@@ -9,6 +9,7 @@
 
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
+#include "verbs/device_factory.h"
 
 #undef ibv_get_device_list
 
@@ -28,8 +29,9 @@ DeviceTable& table() {
 }
 
 void fill(DeviceObject* device, const verbs::Interface& interface) {
-  device->node_type = IBV_NODE_RNIC;
-  device->transport_type = IBV_TRANSPORT_IWARP;
+  const bool ib = verbs::persona() == verbs::Persona::IB;
+  device->node_type = ib ? IBV_NODE_CA : IBV_NODE_RNIC;
+  device->transport_type = ib ? IBV_TRANSPORT_IB : IBV_TRANSPORT_IWARP;
   std::snprintf(device->name, sizeof device->name, "%s", interface.name);
   std::snprintf(device->dev_name, sizeof device->dev_name, "%s", interface.name);
   // Where the kernel would show a device of this name. Programs read attributes there, and fall

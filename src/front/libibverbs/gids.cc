@@ -9,6 +9,7 @@
 
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
+#include "verbs/device_factory.h"
 
 namespace weft::front {
 namespace {
@@ -47,7 +48,9 @@ ibv_gid_entry to_entry(ibv_context* context, const ibv_gid& gid, std::uint32_t i
   entry.gid = gid;
   entry.gid_index = index;
   entry.port_num = kPort;
-  entry.gid_type = IBV_GID_TYPE_IB;  // what iWARP devices say: the other types are RoCE's
+  // What iWARP devices say is IB: the other types are RoCE's.
+  const bool ib = verbs::persona() == verbs::Persona::IB;
+  entry.gid_type = ib ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
   entry.ndev_ifindex = interface != nullptr ? interface->index : 0;
   return entry;
 }
@@ -58,12 +61,31 @@ std::vector<ibv_gid> gid_table(ibv_context* context) {
   std::vector<ibv_gid> table;
   const auto* interface = to_device_object(context)->interface();
   if (interface == nullptr) return table;
-  table.push_back(mac_gid(*interface));
+  if (verbs::persona() == verbs::Persona::IWarp) table.push_back(mac_gid(*interface));
   auto& runtime = verbs::ProcessRuntime::instance();
   for (const auto& address : runtime.addresses(interface->index)) {
     table.push_back(address_gid(address.address));
   }
   return table;
+}
+
+bool address_of_gid(ibv_context* context, const ibv_gid& gid, sockaddr_storage* address) {
+  in6_addr six;
+  std::memcpy(&six, gid.raw, sizeof six);
+  *address = {};
+  if (IN6_IS_ADDR_UNSPECIFIED(&six) || IN6_IS_ADDR_MULTICAST(&six)) return false;
+  if (IN6_IS_ADDR_V4MAPPED(&six)) {
+    auto& four = reinterpret_cast<sockaddr_in&>(*address);
+    four.sin_family = AF_INET;
+    std::memcpy(&four.sin_addr, gid.raw + 12, sizeof four.sin_addr);
+    return true;
+  }
+  auto& full = reinterpret_cast<sockaddr_in6&>(*address);
+  full.sin6_family = AF_INET6;
+  full.sin6_addr = six;
+  const auto* interface = to_device_object(context)->interface();
+  if (IN6_IS_ADDR_LINKLOCAL(&six) && interface != nullptr) full.sin6_scope_id = interface->index;
+  return true;
 }
 
 }  // namespace weft::front
@@ -110,14 +132,14 @@ WEFT_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* en
 }
 
 /// Private, yet imported by programs: the type as sysfs names it. 0 is "IB/RoCE v1", which is what
-/// every device says that is not RoCE v2.
+/// every device says that is not RoCE v2, and 1 is that.
 WEFT_EXPORT int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned index,
                                    int* type) {
   if (port_num != kPort || index >= gid_table(context).size()) {
     errno = EINVAL;
     return -1;
   }
-  *type = 0;
+  *type = weft::verbs::persona() == weft::verbs::Persona::IB ? 1 : 0;
   return 0;
 }
 

@@ -102,6 +102,7 @@ struct QPObject : ibv_qp_ex {
   verbs::QP qp;
   bool has_send_ops = false;
   ibv_qp_attr attributes = {};  ///< what modify_qp was given and iWARP has no use for
+  ibv_qp_state ib_state = IBV_QPS_RESET;  ///< persona ib: the last state that was asked for
   // Between wr_start and wr_complete.
   std::optional<verbs::QP::SendBatch> batch;
   device::SendEntry* entry = nullptr;  ///< the one being built

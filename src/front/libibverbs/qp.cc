@@ -5,6 +5,7 @@
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
+#include "verbs/device_factory.h"
 
 namespace weft::front {
 namespace {
@@ -53,6 +54,7 @@ verbs::QPShape to_shape(const ibv_qp_init_attr_ex& attr) {
   shape.receive_sges = attr.cap.max_recv_sge;
   shape.inline_octets = std::max(attr.cap.max_inline_data, kInlineOctetsFree);
   shape.signal_all = attr.sq_sig_all != 0;
+  shape.named = verbs::persona() == verbs::Persona::IB;
   return shape;
 }
 
@@ -65,7 +67,7 @@ void set_face(QPObject* object, const ibv_qp_init_attr_ex& attr) {
   face.recv_cq = attr.recv_cq;
   face.srq = attr.srq;
   face.handle = object->qp.number();
-  face.qp_num = object->qp.number();
+  face.qp_num = object->qp.public_number();
   face.state = IBV_QPS_RESET;
   face.qp_type = IBV_QPT_RC;
   pthread_mutex_init(&face.mutex, nullptr);

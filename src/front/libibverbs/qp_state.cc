@@ -10,10 +10,13 @@
 //   SQD            graceful close                | Terminate     SQE
 //   SQE            Terminate message, close      | Error         ERR
 //   ERR            abortive close                |
+//
+// Persona ib has InfiniBand's own states instead: qp_state_ib.cc.
 #include <algorithm>
 
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
+#include "front/libibverbs/qp_state_ib.h"
 
 namespace weft::front {
 namespace {
@@ -107,6 +110,11 @@ WEFT_VERB(int, modify_qp, (ibv_qp * qp, ibv_qp_attr* attr, int attr_mask)) {
   if ((attr_mask & IBV_QP_CUR_STATE) != 0 && to_number(attr->cur_qp_state) != qp->state) {
     return fail(EINVAL);
   }
+  if (object->qp.shape().named) {
+    if (const int code = modify_ib(object, *attr, attr_mask); code != 0) return fail(code);
+    remember(&object->attributes, *attr, attr_mask);
+    return 0;
+  }
   if ((attr_mask & IBV_QP_STATE) != 0) {
     const int code = move_to(object->qp, to_number(attr->qp_state));
     if (code != 0) return fail(code);
@@ -126,7 +134,8 @@ WEFT_VERB(int, query_qp,
   const auto& shape = object->qp.shape();
 
   std::memcpy(attr, &object->attributes, sizeof *attr);
-  attr->qp_state = attr->cur_qp_state = to_ibv_state(status->state);
+  attr->qp_state = attr->cur_qp_state =
+      shape.named ? shown_ib_state(*object, *status) : to_ibv_state(status->state);
   attr->cap = to_cap(shape);
   attr->max_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ord, 255));
   attr->max_dest_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ird, 255));

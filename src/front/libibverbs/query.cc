@@ -12,6 +12,7 @@
 #include "front/libibverbs/gids.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
+#include "verbs/device_factory.h"
 #include "verbs/limits.h"
 
 #undef ibv_query_port
@@ -100,6 +101,10 @@ void fill_port(ibv_context* context, const verbs::Interface& interface, ibv_port
   fill_speed(interface.speed_mbps, attr);
   attr->phys_state = interface.up ? kPhysicalLinkUp : kPhysicalDisabled;
   attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+  if (verbs::persona() == verbs::Persona::IB) {
+    attr->port_cap_flags |= IBV_PORT_IP_BASED_GIDS;
+    attr->flags = IBV_QPF_GRH_REQUIRED;
+  }
 }
 
 /// Copies what fits of a struct that programs of other years know shorter or longer.

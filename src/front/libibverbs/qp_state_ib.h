@@ -1,0 +1,14 @@
+// QP states of persona ib: InfiniBand's, and connections made by ibv_modify_qp.
+#pragma once
+
+#include "front/libibverbs/objects.h"
+
+namespace weft::front {
+
+/// What ibv_modify_qp does to a QP of persona ib: 0 or the errno. EINVAL: no such transition, or
+/// an attribute that it needs is missing, or one that it does not take is there.
+int modify_ib(QPObject* object, const ibv_qp_attr& attr, int mask);
+/// The state that ibv_query_qp shows.
+ibv_qp_state shown_ib_state(const QPObject& object, const device::QPStatus& status);
+
+}  // namespace weft::front

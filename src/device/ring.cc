@@ -11,7 +11,7 @@ void Ring::format(void* storage, std::uint32_t capacity, std::uint32_t stride) {
   auto* control = new (storage) RingControl;
   control->produced.store(0, std::memory_order_relaxed);
   control->consumed.store(0, std::memory_order_relaxed);
-  control->completions.store(0, std::memory_order_relaxed);
+  control->silent.store(0, std::memory_order_relaxed);
   control->capacity = capacity;
   control->stride = stride;
 }

@@ -15,8 +15,8 @@ namespace weft::device {
 struct RingControl {
   alignas(64) std::atomic<std::uint32_t> produced;  ///< written by the producer only (release)
   alignas(64) std::atomic<std::uint32_t> consumed;  ///< written by the consumer only (release)
-  /// Of a QP's work queues: CQ entries that come of what was taken; written by the consumer only.
-  std::atomic<std::uint32_t> completions;
+  /// Of a work queue: entries consumed that give no completion; written by the consumer only.
+  std::atomic<std::uint32_t> silent;
   alignas(64) std::uint32_t capacity;  ///< a power of two
   std::uint32_t stride;                ///< octets per entry, a multiple of 64
 };
@@ -53,10 +53,7 @@ class Ring {
   // Producer.
   std::uint32_t produced_own() const { return control_->produced.load(std::memory_order_relaxed); }
   std::uint32_t consumed_seen() const { return control_->consumed.load(std::memory_order_acquire); }
-  /// After consumed_seen(): counts at least the completions of what was consumed then.
-  std::uint32_t completions_seen() const {
-    return control_->completions.load(std::memory_order_relaxed);
-  }
+  std::uint32_t silent_seen() const { return control_->silent.load(std::memory_order_acquire); }
   bool full() const { return produced_own() - consumed_seen() >= capacity_; }
   void publish(std::uint32_t produced) {
     control_->produced.store(produced, std::memory_order_release);
@@ -69,13 +66,13 @@ class Ring {
   std::uint32_t consumed_own() const { return control_->consumed.load(std::memory_order_relaxed); }
   std::uint32_t produced_seen() const { return control_->produced.load(std::memory_order_acquire); }
   bool empty() const { return produced_seen() == consumed_own(); }
-  /// Before the release() of the entry that the completion is of, and before that is written.
-  void count_completion() {
-    control_->completions.store(control_->completions.load(std::memory_order_relaxed) + 1,
-                                std::memory_order_relaxed);
-  }
   void release(std::uint32_t consumed) {
     control_->consumed.store(consumed, std::memory_order_release);
+  }
+  /// After the release() of an entry that gives no completion: who sees the count may reuse it.
+  void count_silent() {
+    control_->silent.store(control_->silent.load(std::memory_order_relaxed) + 1,
+                           std::memory_order_release);
   }
 
  private:

@@ -149,8 +149,9 @@ bool QueuePair::take_from(device::Ring& ring, std::uint32_t sge_limit, core::Rec
   const device::ReceiveEntry entry = *shared;
   const std::uint32_t sges = std::min(entry.sge_count, sge_limit);
   std::memcpy(static_cast<void*>(sge_copy_.data()), shared->sges(), sges * sizeof(core::SGE));
-  if (srq_ == nullptr) ring.count_completion();  // each gives one, sooner or later
   ring.release(index + 1);
+  // One of a shared queue is free once taken; one of our own gives a completion, sooner or later.
+  if (srq_ != nullptr) ring.count_silent();
   wr.id = entry.wr_id;
   wr.sges = std::span(sge_copy_).first(sges);
   return true;
@@ -170,10 +171,9 @@ bool QueuePair::take_receive_to_flush(core::ReceiveWR& wr) {
 
 void QueuePair::complete(const core::Completion& completion) {
   const bool receive = completion.opcode == core::WorkOpcode::Receive;
-  if (!receive && completion.signaled) send_.count_completion();
   // Posting order within the queue, so the oldest slot is the one that ends.
   if (!receive) send_.release(send_.consumed_own() + 1);
-  if (!receive && !completion.signaled) return;
+  if (!receive && !completion.signaled) return send_.count_silent();
 
   device::CompletionEntry entry = {};
   entry.wr_id = completion.id;

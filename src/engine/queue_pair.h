@@ -46,8 +46,8 @@ struct QueuePairMemory {
 ///
 /// Invariants: a ring entry is copied, checked and used from the copy (its SGEs; inline octets stay
 /// in the ring until their WR completes, and are snapshot into staging with their CRC); a send
-/// queue slot is freed when its WR completes, a receive slot when it is taken; before that the
-/// ring's count of completions goes up if there is or will be one.
+/// queue slot is freed when its WR completes, a receive slot when it is taken; behind that the
+/// ring's count of silent entries goes up if there is and will be no completion.
 /// Threads: the progress lock, but for the atomics at the end.
 class QueuePair final : public core::WorkQueues {
  public:

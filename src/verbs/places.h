@@ -24,14 +24,14 @@ class Places {
   void handle_polled() {
     polled_.store(polled_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
-  /// Is there a place for entry number `produced`?
-  bool free(const device::Ring& ring, std::uint32_t produced) const {
-    // In this order each number is at least what the one before it implies: a completion was
-    // counted before it was polled, and before its entry was consumed.
-    const std::uint32_t polled = polled_.load(std::memory_order_acquire);
-    const std::uint32_t consumed = ring.consumed_seen();
-    const std::uint32_t unpolled = ring.completions_seen() - polled;
-    return produced - consumed + unpolled < ring.capacity();
+  /// Is there a place for entry number `produced`? Ring: device::Ring, or what a test puts there.
+  template <typename Ring>
+  bool free(const Ring& ring, std::uint32_t produced) const {
+    // Each entry comes back once, by one of two counts that only grow. So what the device does
+    // between the two loads can hide a place, but not one whose completion this thread has polled;
+    // and since both follow the release of the entry, the place may be written to.
+    const std::uint32_t back = polled_.load(std::memory_order_acquire) + ring.silent_seen();
+    return produced - back < ring.capacity();
   }
 
  private:

@@ -122,4 +122,17 @@ def many_fpdus_per_call(bench, program):
     capture.judge(good_min=30)
 
 
+@variants(fetch_and_add="FETCH_AND_ADD", cmp_and_swap="CMP_AND_SWAP")
+def atomics(bench, operation):
+    port = free_port()
+    capture = Capture(bench, port)
+    words = ["-R", "-F", "-p", port, "-A", operation, "-n", 30]
+    bench.pair(["ib_atomic_lat", *words], ["ib_atomic_lat", *words, "127.0.0.1"], port)
+    capture.finish(2)
+    text = capture.judge(good_min=2 * 30)
+    for name in ("Atomic Request", "Atomic Response"):
+        count = len(re.findall(rf"OpCode: {name}", text))
+        expect(count == 30, f"{count} times {name} in the capture, wanted 30")
+
+
 stop()

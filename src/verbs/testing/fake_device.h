@@ -307,13 +307,15 @@ class FakeDevice final : public device::Device {
     if (queue.ring.empty()) return nullptr;
     return static_cast<Entry*>(queue.ring.entry(queue.ring.consumed_own()));
   }
-  void consume(Queue& queue) { queue.ring.release(queue.ring.consumed_own() + 1); }
+  void consume(Queue& queue) {
+    queue.ring.release(queue.ring.consumed_own() + 1);
+    queue.ring.count_silent();
+  }
   void finish(Queue& queue, const device::QPRequest& request, device::CompletionOpcode opcode) {
     device::CompletionEntry entry = {};
     entry.qp_cookie = request.cookie;
     entry.opcode = opcode;
-    queue.ring.count_completion();
-    consume(queue);
+    queue.ring.release(queue.ring.consumed_own() + 1);
     const bool receive = opcode == device::CompletionOpcode::Receive;
     complete(receive ? request.receive_cq : request.send_cq, entry);
   }

@@ -18,7 +18,7 @@ IPv6            This version resolves IPv4 names only.
 """
 import re
 
-from stock import PATIENCE, expect, free_port, stop, variants
+from stock import PATIENCE, case, expect, free_port, stop, variants
 
 KINDS = ("write", "read", "send")
 BANDWIDTH = {kind: f"ib_{kind}_bw" for kind in KINDS}
@@ -43,10 +43,16 @@ def rows(output):
 
 
 def measure(bench, program, *words, sizes=(65536,), count=200, options=(),
-            both_report=False, **keywords):
-    """Runs both ends; the client has to print a row with a plausible number for each size."""
+            both_report=False, managed=True, **keywords):
+    """Runs both ends; the client has to print a row with a plausible number for each size.
+    Not managed: connected by ibv_modify_qp, with the addresses exchanged over a socket."""
     port = free_port()
-    words = ["-R", "-F", "-p", port, *words]
+    words = ["-F", "-p", port, *words]
+    if managed:
+        words.append("-R")
+    else:
+        words += ["-d", "weft_lo"]
+        options = ("--persona", "ib", *options)
     if count:
         words += ["-n", count]
     keywords = {"server_options": options, "client_options": options, **keywords}
@@ -234,6 +240,45 @@ def atomic_for_a_second(bench, words):
 def atomic_framing(bench, options):
     for words in ATOMIC_BANDWIDTH.values():
         measure_atomic(bench, words, options=options)
+
+
+# Persona ib. The credits of the head of this file are for iWARP devices only.
+
+@variants(**ALL)
+def by_modify_qp(bench, program):
+    measure(bench, program, "-s", 65536, managed=False)
+
+
+@variants(bw="ib_send_bw", lat="ib_send_lat")
+def by_modify_qp_inline(bench, program):
+    """Of Reads and Writes the passive end waits at its socket, and without a thread nothing moves."""
+    measure(bench, program, "-s", 65536, options=("--engine", "inline"), managed=False)
+
+
+@variants(**BANDWIDTH)
+def by_modify_qp_four_qps(bench, program):
+    measure(bench, program, "-s", 65536, "-q", 4, "-b", count=100, both_report=True, managed=False)
+
+
+@variants(**READ_AND_SEND)
+def by_modify_qp_events(bench, program):
+    measure(bench, program, "-s", 4096, "-e", sizes=[4096], managed=False)
+
+
+@variants(**ATOMIC)
+def by_modify_qp_atomic(bench, words):
+    measure(bench, *words, sizes=[8], managed=False)
+
+
+@case
+def by_modify_qp_shared_receive_queue(bench):
+    """With several QPs, which only works where the tool does not count credits."""
+    measure(bench, "ib_send_bw", "-s", 4096, "-q", 4, "--use-srq", sizes=[4096], managed=False)
+
+
+@variants(**BANDWIDTH)
+def persona_ib_by_cm(bench, program):
+    measure(bench, program, "-s", 65536, options=("--persona", "ib"))
 
 
 stop()

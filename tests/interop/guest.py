@@ -332,6 +332,10 @@ class Guest:
     def capture_end(self):
         self.command("object-del", id="dump")
 
+    def kernel_log(self):
+        """What the guest's kernel has logged since this was asked last."""
+        return self.run("dmesg -c")
+
     def set_siw(self, **parameters):
         """siw's module parameters; each holds until it is set again."""
         self.run("cd /sys/module/siw/parameters && " +

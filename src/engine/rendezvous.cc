@@ -58,7 +58,8 @@ Result<std::uint32_t> Rendezvous::name(QueuePair& qp) {
   while (port.users[port.next] != nullptr) port.next = (port.next + 1) % kNamesPerPort;
   port.users[port.next] = &qp;
   ++port.used;
-  qp.name = std::uint32_t{port.listening.port} << kIndexBits | static_cast<std::uint32_t>(port.next);
+  qp.name = std::uint32_t{port.listening.port} << kIndexBits |
+            static_cast<std::uint32_t>(port.next);
   port.next = (port.next + 1) % kNamesPerPort;
   return qp.name;
 }

@@ -251,7 +251,7 @@ def by_modify_qp(bench, program):
 
 @variants(bw="ib_send_bw", lat="ib_send_lat")
 def by_modify_qp_inline(bench, program):
-    """Of Reads and Writes the passive end waits at its socket, and without a thread nothing moves."""
+    """Of Reads and Writes the passive end waits at its socket: without a thread nothing moves."""
     measure(bench, program, "-s", 65536, options=("--engine", "inline"), managed=False)
 
 

@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <signal.h>
+#include <ucontext.h>
 
 #include <atomic>
 #include <cstring>
@@ -72,6 +73,13 @@ void call_previous(int signal_number, siginfo_t* info, void* context) {
   --t_forwarded;
 }
 
+/// Back to what was blocked at the fault. Ours blocks nothing more, but a handler that called it
+/// may: a second fault while its signal is blocked ends the process.
+void unblock(const void* context) {
+  if (context == nullptr) return;
+  pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
+}
+
 void handle_fault(int signal_number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   Guard& guard = t_guard;
@@ -79,6 +87,7 @@ void handle_fault(int signal_number, siginfo_t* info, void* context) {
   if (fault && guard.high != 0 && address >= guard.low && address < guard.high) {
     guard.high = 0;
     t_forwarded = 0;  // the jump leaves every handler behind
+    unblock(context);
     siglongjmp(guard.jump, 1);
   }
   call_previous(signal_number, info, context);

@@ -39,10 +39,10 @@ int status_of_child(const std::function<void()>& work) {
   return status;
 }
 
-void install_program_handler() {
+void install_program_handler(int flags = SA_SIGINFO | SA_NODEFER) {
   struct sigaction ours = {};
   ours.sa_sigaction = handle_in_program;
-  ours.sa_flags = SA_SIGINFO | SA_NODEFER;
+  ours.sa_flags = flags;
   sigaction(SIGSEGV, &ours, &before_program);
 }
 
@@ -65,6 +65,22 @@ TEST(GuardedMoverTest, AnAtomicOperationOnAVanishedPageIsRefused) {
   void* read_only = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   EXPECT_FALSE(mover.update(static_cast<std::uint8_t*>(read_only),
                             {wire::AtomicOpcode::FetchAdd, {.data = 2}}, &original));
+}
+
+/// The program's handler lacks SA_NODEFER, so its signal is blocked while it calls ours.
+TEST(GuardedMoverTest, FaultsThatComeByTheProgramsHandlerAreRefusedEachTime) {
+  const int status = status_of_child([] {
+    GuardedMover::install_handler();
+    install_program_handler(SA_SIGINFO);
+    GuardedMover mover;
+    const std::array<std::uint8_t, 8> octets{};
+    for (int i = 0; i < 3; ++i) {
+      if (mover.place(unmapped_page(), octets)) _exit(1);
+    }
+    _exit(0);
+  });
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(GuardedMoverTest, HandlersThatCallEachOtherDoNotGoRound) {

@@ -14,7 +14,7 @@ namespace weft::wire {
 /// RFC 7306 leaves the eight octets to the ULP; the verbs have four of them. Those come first and
 /// are followed by zeros, which is what other RNICs do. `kOfNextSend` in place of the zeros says
 /// that they belong to the Send behind them
-/// (docs/adr/0008-a-send-with-immediate-is-two-messages.md).
+/// (docs/adr/0007-a-send-with-immediate-is-two-messages.md).
 struct Immediate {
   static constexpr std::size_t kOctets = 8;
   static constexpr std::uint32_t kOfNextSend = 0x53656e64;  ///< "Send"

@@ -27,7 +27,7 @@ QP::SegmentFate QP::handle_immediate(const ArrivedSegment& segment, UlpduCursor&
   const wire::Immediate immediate = wire::Immediate::parse(octets);
   const bool solicited = wire::traits(segment.ddp.rdmap_control).solicited;
   if (immediate.is_of_next_send()) {
-    // It shares that Send's receive (docs/adr/0008-a-send-with-immediate-is-two-messages.md).
+    // It shares that Send's receive (docs/adr/0007-a-send-with-immediate-is-two-messages.md).
     immediate_kept_ = true;
     kept_immediate_ = immediate;
     kept_solicited_ = solicited;

@@ -32,6 +32,7 @@ Result<void> QP::reset(Instant) {
   if (state_ == QPState::Error) flush_queues();
   if (!step(QPEvent::IdleRequested)) return Error{EINVAL, "reset: the QP is not in Error"};
   forget_stream();
+  memory_.release_stream(config_.stream);
   return {};
 }
 

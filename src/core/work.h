@@ -11,6 +11,8 @@
 
 namespace weft::core {
 
+struct WindowBinding;
+
 inline constexpr std::uint32_t kSGECountMax = 32;
 
 /// One run of local registered memory; the same layout as a device ring's entry.
@@ -32,6 +34,7 @@ enum class WorkOpcode : std::uint8_t {
   SendImmediate,    ///< Immediate Data that joins the Send behind it
   FetchAdd,
   CompareSwap,
+  BindWindow,       ///< memory window to a region
   Receive,          ///< only in completions
 };
 
@@ -49,6 +52,7 @@ struct SendWR {
   std::uint64_t remote_to = 0;
   STag invalidate_stag;      ///< SendInvalidate, LocalInvalidate
   const wire::AtomicOperands* operands = nullptr;  ///< of atomics; valid as long as `sges`
+  const WindowBinding* binding = nullptr;          ///< of BindWindow; likewise
   wire::Immediate immediate; ///< WriteImmediate: all of it; SendImmediate: the first four octets
 };
 
@@ -69,6 +73,7 @@ enum class WorkStatus : std::uint8_t {
   RemoteOperation,   ///< a Terminate told of another remote error on this WR
   RemoteInvalidRequest,  ///< a Terminate told that the peer does not know this kind of message
   RetryExceeded,     ///< the peer of a paired QP is not there (any more)
+  WindowBind,        ///< a memory window could not be bound
   Fatal,
 };
 

@@ -41,6 +41,12 @@ struct RegionRequest {
   QPNumber qp = 0;  ///< not 0: only this QP, and its peer, get in; and its peer may invalidate it
 };
 
+/// The values of core::WindowKind.
+enum class WindowKind : std::uint8_t {
+  Type1,  ///< bound to a region, it lets all QPs of its PD in
+  Type2,  ///< only the one that bound it, whose peer may invalidate it
+};
+
 struct QPRequest {
   PDNumber pd = 0;
   CQNumber send_cq = 0;
@@ -165,8 +171,14 @@ class Device {
   virtual Result<void> destroy_pd(PDNumber) = 0;
   virtual Result<std::uint32_t> register_region(const RegionRequest&) = 0;  ///< gives the STag
   virtual Result<void> reregister_region(std::uint32_t stag, const RegionRequest&) = 0;
-  /// Returns when no placement into the region is under way, and none can start.
+  /// Returns when no placement into the region is under way, and none can start. EBUSY, as for
+  /// reregister_region, while a window is bound to it.
   virtual Result<void> deregister_region(std::uint32_t stag) = 0;
+
+  /// Gives the STag of an unbound window. A BindWindow binds it.
+  virtual Result<std::uint32_t> allocate_window(PDNumber, WindowKind) = 0;
+  /// Bound or not. The STag's key does not count: a bind that failed did not change it.
+  virtual Result<void> deallocate_window(std::uint32_t stag) = 0;
 
   // Queues.
   virtual Result<CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) = 0;

@@ -28,6 +28,7 @@ enum class SendOpcode : std::uint8_t {
   SendImmediate,
   FetchAdd,
   CompareSwap,
+  BindWindow,
 };
 
 enum SendFlag : std::uint8_t {
@@ -46,6 +47,16 @@ struct AtomicEntry {
 };
 static_assert(sizeof(AtomicEntry) == 16);
 
+/// What a BindWindow binds the window to that the STag in remote_stag names by its index; the key
+/// is the new one. Behind the entry, without SGEs.
+struct BindEntry {
+  std::uint64_t to;      ///< of the region
+  std::uint64_t octets;  ///< 0: the window is unbound
+  std::uint32_t region_stag;
+  std::uint32_t access;  ///< RegionAccess: remote rights and kZeroBased
+};
+static_assert(sizeof(BindEntry) == 24);
+
 /// A send queue entry. SGEs or inline octets follow directly: two SGEs or 32 octets of inline data
 /// fit the first cache line.
 struct SendEntry {
@@ -62,6 +73,7 @@ struct SendEntry {
   std::uint32_t inline_octets;
 
   SGEntry* sges() { return reinterpret_cast<SGEntry*>(this + 1); }
+  BindEntry* binding() { return reinterpret_cast<BindEntry*>(this + 1); }
   AtomicEntry* atomic() { return reinterpret_cast<AtomicEntry*>(sges() + 1); }
   std::uint8_t* inline_data() { return reinterpret_cast<std::uint8_t*>(this + 1); }
 };
@@ -89,6 +101,7 @@ enum class CompletionStatus : std::uint8_t {
   RemoteOperation,
   RemoteInvalidRequest,
   RetryExceeded,
+  WindowBind,
   Fatal,
 };
 enum class CompletionOpcode : std::uint8_t {
@@ -102,6 +115,7 @@ enum class CompletionOpcode : std::uint8_t {
   SendImmediate,
   FetchAdd,
   CompareSwap,
+  BindWindow,
   Receive,
 };
 enum CompletionFlag : std::uint8_t {

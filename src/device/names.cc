@@ -7,7 +7,7 @@
 namespace weft::device {
 namespace {
 
-constexpr std::array<const char*, 10> kSendOpcodes = {
+constexpr std::array<const char*, 11> kSendOpcodes = {
     "Send",
     "Send with Invalidate",
     "RDMA Write",
@@ -18,10 +18,11 @@ constexpr std::array<const char*, 10> kSendOpcodes = {
     "Send with Immediate",
     "FetchAdd",
     "CmpSwap",
+    "Bind Window",
 };
-static_assert(kSendOpcodes.size() == static_cast<std::size_t>(SendOpcode::CompareSwap) + 1);
+static_assert(kSendOpcodes.size() == static_cast<std::size_t>(SendOpcode::BindWindow) + 1);
 
-constexpr std::array<const char*, 11> kStatuses = {
+constexpr std::array<const char*, 12> kStatuses = {
     "success",
     "local length error",
     "local QP operation error",
@@ -32,11 +33,12 @@ constexpr std::array<const char*, 11> kStatuses = {
     "remote operation error",
     "remote invalid request",
     "retry exceeded",
+    "window bind error",
     "fatal error",
 };
 static_assert(kStatuses.size() == static_cast<std::size_t>(CompletionStatus::Fatal) + 1);
 
-constexpr std::array<const char*, 11> kCompletionOpcodes = {
+constexpr std::array<const char*, 12> kCompletionOpcodes = {
     "Send",
     "Send with Invalidate",
     "RDMA Write",
@@ -47,6 +49,7 @@ constexpr std::array<const char*, 11> kCompletionOpcodes = {
     "Send with Immediate",
     "FetchAdd",
     "CmpSwap",
+    "Bind Window",
     "Receive",
 };
 static_assert(kCompletionOpcodes.size() == static_cast<std::size_t>(CompletionOpcode::Receive) + 1);

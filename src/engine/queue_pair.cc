@@ -15,8 +15,8 @@ static_assert(static_cast<int>(device::CompletionStatus::Flushed) ==
               static_cast<int>(core::WorkStatus::Flushed));
 static_assert(static_cast<int>(device::CompletionOpcode::Receive) ==
               static_cast<int>(core::WorkOpcode::Receive));
-static_assert(static_cast<int>(device::SendOpcode::CompareSwap) ==
-              static_cast<int>(core::WorkOpcode::CompareSwap));
+static_assert(static_cast<int>(device::SendOpcode::BindWindow) ==
+              static_cast<int>(core::WorkOpcode::BindWindow));
 static_assert(static_cast<int>(device::kZeroBased) == static_cast<int>(core::kZeroBased));
 static_assert(sizeof(device::SGEntry) == sizeof(core::SGE));
 static_assert(device::kSGECountMax == core::kSGECountMax);
@@ -28,10 +28,11 @@ namespace {
 constexpr std::size_t kFlagOctetsMax = 8;
 
 // The last of the opcodes that the host may post.
-constexpr device::SendOpcode kSendOpcodeMax = device::SendOpcode::CompareSwap;
+constexpr device::SendOpcode kSendOpcodeMax = device::SendOpcode::BindWindow;
 
 std::size_t send_entry_octets(const device::QPRequest& request) {
   constexpr std::size_t kAtomicOctets = sizeof(device::SGEntry) + sizeof(device::AtomicEntry);
+  static_assert(sizeof(device::BindEntry) <= kAtomicOctets);
   return sizeof(device::SendEntry) +
          std::max<std::size_t>({request.send_sges * sizeof(device::SGEntry), request.inline_octets,
                                 kAtomicOctets});
@@ -126,8 +127,18 @@ bool QueuePair::take_send(core::SendWR& wr) {
                 entry.sge_count * sizeof(core::SGE));
     wr.sges = std::span(sge_copy_).first(entry.sge_count);
   }
-  if (entry.opcode >= device::SendOpcode::FetchAdd) take_operands(*shared, wr);
+  if (entry.opcode >= device::SendOpcode::FetchAdd) {
+    entry.opcode == device::SendOpcode::BindWindow ? take_binding(*shared, wr)
+                                                   : take_operands(*shared, wr);
+  }
   return true;
+}
+
+void QueuePair::take_binding(device::SendEntry& shared, core::SendWR& wr) {
+  const device::BindEntry entry = *shared.binding();
+  // Rights that no window has are the core's to refuse: it knows them all.
+  binding_copy_ = {wr.remote_stag, {entry.region_stag}, entry.to, entry.octets, entry.access};
+  wr.binding = &binding_copy_;
 }
 
 void QueuePair::take_operands(device::SendEntry& shared, core::SendWR& wr) {

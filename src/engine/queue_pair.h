@@ -101,6 +101,7 @@ class QueuePair final : public core::WorkQueues {
  private:
   std::atomic<std::uint32_t> receive_wanted_{0};
   void take_operands(device::SendEntry& shared, core::SendWR& wr);
+  void take_binding(device::SendEntry& shared, core::SendWR& wr);
   bool take_from(device::Ring& ring, std::uint32_t sge_limit, core::ReceiveWR& wr);
 
   const device::QPNumber number_;
@@ -115,6 +116,7 @@ class QueuePair final : public core::WorkQueues {
   std::uint32_t sends_taken_ = 0;
   std::array<core::SGE, core::kSGECountMax> sge_copy_;
   wire::AtomicOperands operand_copy_;
+  core::WindowBinding binding_copy_;
   core::QP core_;
 };
 

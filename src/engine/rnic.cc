@@ -16,6 +16,7 @@ namespace weft::engine {
 namespace {
 
 constexpr std::uint32_t kQPSlotMask = kQPCountMax - 1;
+constexpr Error kNoPD{EINVAL, "no such protection domain"};
 
 /// Random octets from the kernel, for STags that nobody can guess.
 std::uint64_t random64() {
@@ -93,22 +94,22 @@ Result<device::PDNumber> Rnic::create_pd() try {
   return kOutOfMemory;
 }
 
+bool Rnic::is_pd(device::PDNumber pd) const {
+  return pd != 0 && pd < pd_users_.size() && pd_users_[pd] != 0;
+}
+
 Result<void> Rnic::destroy_pd(device::PDNumber pd) {
   Entry entry(*this);
-  if (pd == 0 || pd >= pd_users_.size() || pd_users_[pd] == 0) {
-    return Error{EINVAL, "no such protection domain"};
-  }
+  if (!is_pd(pd)) return kNoPD;
   if (pd_users_[pd] != 1 || memory_->region_count({pd}) != 0) {
-    return Error{EBUSY, "the protection domain is still used by a region, QP or SRQ"};
+    return Error{EBUSY, "the protection domain is still used by a region, window, QP or SRQ"};
   }
   pd_users_[pd] = 0;
   return {};
 }
 
 Result<core::RegionAttributes> Rnic::region_attributes(const device::RegionRequest& r) const {
-  if (r.pd == 0 || r.pd >= pd_users_.size() || pd_users_[r.pd] == 0) {
-    return Error{EINVAL, "no such protection domain"};
-  }
+  if (!is_pd(r.pd)) return kNoPD;
   return core::RegionAttributes{
       .pd = {r.pd},
       .stream = {r.qp},
@@ -148,6 +149,24 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
     }
   }
   return {};
+}
+
+Result<std::uint32_t> Rnic::allocate_window(device::PDNumber pd, device::WindowKind kind) {
+  static_assert(static_cast<int>(device::WindowKind::Type2) ==
+                static_cast<int>(core::WindowKind::Type2));
+  Entry entry(*this);
+  if (!is_pd(pd)) return kNoPD;
+  const Result<STag> stag =
+      memory_->allocate_window({pd}, static_cast<core::WindowKind>(kind), random64());
+  if (!stag) return stag.error();
+  return stag->value;
+}
+
+Result<void> Rnic::deallocate_window(std::uint32_t stag) {
+  // As with a region, the lock is what waits for placement under way. No batch of ours references a
+  // window: what a peer reads through it is copied.
+  Entry entry(*this);
+  return memory_->deallocate_window({stag});
 }
 
 Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie) try {
@@ -192,9 +211,7 @@ Result<device::SRQFace> Rnic::create_srq(device::PDNumber pd, std::uint32_t dept
   Result<RingMemory> memory = SharedReceiveQueue::make_memory(depth, sges);
   if (!memory) return memory.error();
   Entry entry(*this);
-  if (pd == 0 || pd >= pd_users_.size() || pd_users_[pd] == 0) {
-    return Error{EINVAL, "no such protection domain"};
-  }
+  if (!is_pd(pd)) return kNoPD;
   for (device::SRQNumber number = 1; number < kSRQCountMax; ++number) {
     if (srqs_[number].load(std::memory_order_relaxed) != nullptr) continue;
     auto srq = std::make_unique<SharedReceiveQueue>(number, core::PD{pd}, std::move(*memory), sges,
@@ -247,9 +264,7 @@ Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) try {
   const auto send_cq = cqs_.find(request.send_cq);
   const auto receive_cq = cqs_.find(request.receive_cq);
   if (send_cq == cqs_.end() || receive_cq == cqs_.end()) return Error{EINVAL, "no such CQ"};
-  if (request.pd == 0 || request.pd >= pd_users_.size() || pd_users_[request.pd] == 0) {
-    return Error{EINVAL, "no such protection domain"};
-  }
+  if (!is_pd(request.pd)) return kNoPD;
   SharedReceiveQueue* srq = nullptr;
   if (request.srq != 0) {
     srq = find_srq(request.srq);

@@ -46,6 +46,8 @@ class Rnic final : public device::Device,
   Result<std::uint32_t> register_region(const device::RegionRequest&) override;
   Result<void> reregister_region(std::uint32_t stag, const device::RegionRequest&) override;
   Result<void> deregister_region(std::uint32_t stag) override;
+  Result<std::uint32_t> allocate_window(device::PDNumber, device::WindowKind) override;
+  Result<void> deallocate_window(std::uint32_t stag) override;
 
   Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) override;
   Result<void> destroy_cq(device::CQNumber) override;
@@ -129,6 +131,7 @@ class Rnic final : public device::Device,
   void fail_unreachable(QueuePair&) override;
   void wake_at(Instant) override;
 
+  bool is_pd(device::PDNumber) const;
   QueuePair* find_qp(device::QPNumber);
   SharedReceiveQueue* find_srq(device::SRQNumber);
   Connection* find_connection(device::ConnectionNumber);

@@ -9,7 +9,7 @@
 namespace weft::verbs {
 
 inline constexpr int kPDCountMax = 1 << 16;
-inline constexpr int kRegionCountMax = 1 << 20;
+inline constexpr int kRegionCountMax = 1 << 20;  ///< regions and windows together
 inline constexpr int kCQCountMax = 1 << 16;
 inline constexpr int kSRQCountMax = 1 << 14;
 inline constexpr int kQPCountMax = 1 << 16;

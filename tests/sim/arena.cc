@@ -44,6 +44,15 @@ std::size_t Arena::add(Zone zone, std::uint32_t octets, std::uint32_t access, co
   return regions_.size() - 1;
 }
 
+std::size_t Arena::add_window(Window window) {
+  Region& region = regions_[window.region];
+  region.windows_only = true;
+  region.access = (region.access | core::kWindowBind) & ~std::uint32_t{core::kZeroBased};
+  region.base_is_address |= region.base_to == 0;
+  windows_.push_back(window);
+  return windows_.size() - 1;
+}
+
 void Arena::seal(core::MemoryTable& table) {
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     Region& region = regions_[i];
@@ -60,9 +69,53 @@ void Arena::seal(core::MemoryTable& table) {
     weft_assert(stag.ok());
     region.stag = *stag;
   }
+  for (Window& window : windows_) {
+    const auto stag =
+        table.allocate_window(regions_[window.region].pd, window.kind, random_.next());
+    weft_assert(stag.ok());
+    window.allocated = *stag;
+    window.bound = {(stag->value & ~0xffu) | window.key};
+    if (window.bound == window.allocated) window.bound.value ^= 1;
+  }
+}
+
+void Arena::shut(std::size_t index) {
+  windows_[index].state = Window::State::Shut;
+  const std::size_t region = windows_[index].region;
+  for (const Window& other : windows_) {
+    if (other.region == region && other.state != Window::State::Shut) return;
+  }
+  revoke(region);
+}
+
+std::uint64_t Arena::to(const Run& run, std::size_t index) const {
+  const Window& window = windows_[index];
+  const bool zero_based = (window.access & core::kZeroBased) != 0;
+  return zero_based ? std::uint64_t{run.offset} - window.offset : to(run);
+}
+
+core::WindowBinding Arena::binding(std::size_t index) const {
+  const Window& window = windows_[index];
+  return {window.bound, regions_[window.region].stag,
+          regions_[window.region].base_to + window.offset, window.octets, window.access};
+}
+
+bool Arena::shows(const Region& region, const std::uint8_t* place, std::size_t octets,
+                  std::uint32_t access) {
+  for (const Window& window : windows_) {
+    const bool open = window.state == Window::State::Open || window.state == Window::State::Closing;
+    if (&regions_[window.region] != &region || !open) continue;
+    const std::uint8_t* begin = address(window.region) + window.offset;
+    if (place >= begin && place + octets <= begin + window.octets &&
+        (access & ~window.access) == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void Arena::deregister_all(core::MemoryTable& table) {
+  for (const Window& window : windows_) (void)table.deallocate_window(window.allocated).ok();
   for (const Region& region : regions_) (void)table.deregister(region.stag).ok();
 }
 

@@ -29,9 +29,27 @@ struct Region {
   std::uint64_t base_to = 0;  ///< fixed by the kind of region: its address, 0, or anything
   bool base_is_address = true;
   STag stag;
+  bool windows_only = false;  ///< the peer gets at it through windows alone
   bool deregistered = false;
   bool revoked = false;  ///< deregistered or invalidated: from then on it equals `frozen`
   Bytes frozen;
+};
+
+/// A memory window, and what it must be by what was seen of it.
+struct Window {
+  enum class State : std::uint8_t {
+    Unbound,
+    Binding,  ///< posted; bound or not
+    Open,     ///< the bind completed: the peer is let in
+    Closing,  ///< its end is posted; open or not
+    Shut,     ///< its end was seen: nobody is let in any more
+  } state = State::Unbound;
+  core::WindowKind kind = core::WindowKind::Type2;
+  std::size_t region = 0;
+  std::uint32_t offset = 0, octets = 0;  ///< in its region
+  std::uint32_t access = 0;
+  std::uint8_t key = 0;  ///< to be bound under, another than the first one
+  STag allocated, bound;
 };
 
 /// A run of octets of one region.
@@ -50,8 +68,21 @@ class Arena {
 
   /// A new region behind a guard; returns its index.
   std::size_t add(Zone, std::uint32_t octets, std::uint32_t access, core::PD);
+  /// A window onto a part of a region, which is made fit for it; returns its index.
+  std::size_t add_window(Window);
   void seal(core::MemoryTable&);
   void deregister_all(core::MemoryTable&);
+
+  Window& window(std::size_t index) { return windows_[index]; }
+  const Window& window(std::size_t index) const { return windows_[index]; }
+  std::size_t window_count() const { return windows_.size(); }
+  /// Nobody is let in through it any more; with its last window the region is taken back, too.
+  void shut(std::size_t window);
+  /// The tagged offset of a run inside of that window, for the peer.
+  std::uint64_t to(const Run& run, std::size_t window) const;
+  core::WindowBinding binding(std::size_t window) const;
+  /// Does an open window show all of these octets, with all of these rights?
+  bool shows(const Region&, const std::uint8_t* address, std::size_t octets, std::uint32_t access);
 
   Region& region(std::size_t index) { return regions_[index]; }
   const Region& region(std::size_t index) const { return regions_[index]; }
@@ -77,6 +108,7 @@ class Arena {
   Random& random_;
   Bytes home_, front_;
   std::vector<Region> regions_;
+  std::vector<Window> windows_;
 };
 
 }  // namespace weft::sim

@@ -23,7 +23,7 @@ MutableOctets aligned(std::vector<std::uint8_t>& storage, std::size_t octets) {
 // ArenaMover.
 
 void ArenaMover::check(const char* what, const std::uint8_t* address, std::size_t octets,
-                       bool write) {
+                       bool write, std::uint32_t access) {
   if (octets == 0) return;
   if (write && verdict_.breaks_once("placement-astray")) address += 1'000'000;
   const Region* region = arena_->holder(address, octets);
@@ -34,6 +34,12 @@ void ArenaMover::check(const char* what, const std::uint8_t* address, std::size_
   if (write && (region->access & core::kLocalWrite) == 0) {
     verdict_.fail(Check::Placement, std::string(end_) + ": " + what + " into read-only memory");
   }
+  if (!region->windows_only) return;
+  const bool astray = verdict_.breaks_once("window-astray");
+  if (astray || !arena_->shows(*region, address, octets, access)) {
+    verdict_.fail(Check::Placement,
+                  std::string(end_) + ": " + what + " where no open window allows it");
+  }
 }
 
 std::uint32_t ArenaMover::crc_extend(std::uint32_t state, Octets data) {
@@ -42,21 +48,21 @@ std::uint32_t ArenaMover::crc_extend(std::uint32_t state, Octets data) {
 
 bool ArenaMover::crc_registered(std::uint32_t* state, const std::uint8_t* source,
                                 std::size_t octets) {
-  check("a CRC", source, octets, false);
+  check("a CRC", source, octets, false, core::kRemoteRead);
   *state = crc32c_extend(*state, Octets(source, octets));
   return true;
 }
 
 bool ArenaMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
                        std::uint32_t* state) {
-  check("a fetch", source, octets, false);
+  check("a fetch", source, octets, false, core::kRemoteRead);
   std::memcpy(target, source, octets);
   if (state != nullptr) *state = crc32c_extend(*state, Octets(target, octets));
   return true;
 }
 
 bool ArenaMover::place(std::uint8_t* target, Octets source) {
-  check("a placement", target, source.size(), true);
+  check("a placement", target, source.size(), true, core::kRemoteWrite);
   if (verdict_.failed()) return true;
   if (verdict_.breaks_once("placement-lost")) return true;
   std::memcpy(target, source.data(), source.size());
@@ -66,7 +72,7 @@ bool ArenaMover::place(std::uint8_t* target, Octets source) {
 
 bool ArenaMover::update(std::uint8_t* target, const core::AtomicChange& change,
                         std::uint64_t* original) {
-  check("an atomic operation", target, sizeof *original, true);
+  check("an atomic operation", target, sizeof *original, true, core::kRemoteAtomic);
   if (verdict_.failed()) return true;
   std::memcpy(original, target, sizeof *original);
   std::uint64_t changed = change.applied_to(*original);
@@ -174,18 +180,50 @@ void Endpoint::handle_posted() {
 
 void Endpoint::deregister(std::size_t index) {
   Region& region = arena_->region(index);
-  if (region.deregistered) return;
+  if (region.deregistered || !check_deregistration(index)) return;
   region.deregistered = true;
   verdict_.trace("%s: deregisters region %zu", name_, index);
   if (batch_references(arena_->address(index), region.octets)) {
     drop_batch();
     qp_->handle_send_fault(verdict_.now);
   }
-  if (!table_->deregister(region.stag)) {
-    verdict_.fail(Check::Interface, "a registered region could not be deregistered");
-  }
   arena_->revoke(index);
   drain();
+}
+
+/// Deregisters, unless windows are bound to it. What is about to begin or to end may be either.
+bool Endpoint::check_deregistration(std::size_t index) {
+  bool open = false, unsure = false;
+  for (std::size_t i = 0; i < arena_->window_count(); ++i) {
+    const Window& window = arena_->window(i);
+    if (window.region != index) continue;
+    open |= window.state == Window::State::Open;
+    unsure |= window.state == Window::State::Binding || window.state == Window::State::Closing;
+  }
+  const bool done = table_->deregister(arena_->region(index).stag).ok();
+  if (!unsure && done == open) {
+    verdict_.fail(Check::Interface, open ? "a region went under a bound window"
+                                         : "a registered region could not be deregistered");
+  }
+  return done;
+}
+
+void Endpoint::check_windows_after_reset() {
+  for (std::size_t i = 0; i < arena_->window_count(); ++i) {
+    const Window& window = arena_->window(i);
+    const Run first{window.region, window.offset, 1};
+    const core::Requester own{own_.qp.pd, own_.qp.stream};
+    bool open = table_->check(window.bound, arena_->to(first, i), 1, 0, own).ok();
+    if (verdict_.breaks_once("window-survives")) open = !open;
+    const bool tied = window.kind == core::WindowKind::Type2;
+    const bool must = !tied && window.state == Window::State::Open;
+    const bool may = must || (!tied && (window.state == Window::State::Binding ||
+                                        window.state == Window::State::Closing));
+    if ((open && !may) || (!open && must)) {
+      verdict_.fail(Check::Interface,
+                    std::string(name_) + ": a window did not end with what it is tied to");
+    }
+  }
 }
 
 void Endpoint::change_emss(std::size_t emss) {

@@ -30,7 +30,9 @@ class ArenaMover final : public core::Mover {
   bool update(std::uint8_t* target, const core::AtomicChange&, std::uint64_t* original) override;
 
  private:
-  void check(const char* what, const std::uint8_t* address, std::size_t octets, bool write);
+  /// `access`: what a window has to allow, if the region is seen through windows only.
+  void check(const char* what, const std::uint8_t* address, std::size_t octets, bool write,
+             std::uint32_t access);
 
   Verdict& verdict_;
   const char* end_;
@@ -57,6 +59,8 @@ class Endpoint {
   /// Work was posted to queues().
   void handle_posted();
   void deregister(std::size_t region);
+  /// Those tied to the QP must be unbound, the others as they were.
+  void check_windows_after_reset();
   void change_emss(std::size_t emss);
   void act(Manner);
   /// The program gives up: modify Error.
@@ -93,6 +97,7 @@ class Endpoint {
   bool send_batch();
   void drop_batch();
   void drain();
+  bool check_deregistration(std::size_t region);
   void check_reads();
   void end_stream();
 

@@ -102,9 +102,10 @@ class Player {
   /// False: the operation ends the stream, nothing after it takes effect.
   bool play(const Operation& operation, std::size_t index) {
     const Illegal illegal = operation.illegal;
-    const bool takes_effect = illegal == Illegal::None || illegal == Illegal::SendTooLong ||
-                              illegal == Illegal::InvalidateBadSTag ||
-                              illegal == Illegal::WriteBeyondEnd;
+    const bool takes_effect =
+        illegal == Illegal::None || illegal == Illegal::SendTooLong ||
+        illegal == Illegal::InvalidateBadSTag || illegal == Illegal::WriteBeyondEnd ||
+        illegal == Illegal::WindowWriteBeyondEnd || illegal == Illegal::WindowInvalidateType1;
     if (!takes_effect) return false;
     if (operation.is_atomic()) {
       play_atomic(operation);
@@ -149,8 +150,10 @@ class Player {
   void play_write(const Operation& operation) {
     Bytes octets = payload(operation);
     if (octets.empty()) return;
-    // Whole segments before the end of the region may still be placed.
-    const std::size_t room = peer_.region(operation.remote->region).octets;
+    // Whole segments before the end of the region, or of the window, may still be placed.
+    const Window* window = operation.window ? &peer_.window(*operation.window) : nullptr;
+    const std::size_t room = window != nullptr ? window->offset + window->octets
+                                               : peer_.region(operation.remote->region).octets;
     octets.resize(std::min<std::size_t>(octets.size(), room - operation.remote->offset));
     if (!octets.empty()) place_front(peer_.place(*operation.remote), std::move(octets));
   }

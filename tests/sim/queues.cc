@@ -14,8 +14,9 @@ void Queues::fail(Check check, const char* what, std::uint64_t id) {
 }
 
 void Queues::post_send(const core::SendWR& wr, std::vector<core::SGE> sges, Bytes inline_data) {
-  Entry entry{wr, std::move(sges), std::make_unique<Bytes>(std::move(inline_data)), {}};
+  Entry entry{wr, std::move(sges), std::make_unique<Bytes>(std::move(inline_data)), {}, {}};
   if (wr.operands != nullptr) entry.operands = *wr.operands;
+  if (wr.binding != nullptr) entry.binding = *wr.binding;
   sends_.push_back(std::move(entry));
 }
 
@@ -39,6 +40,8 @@ bool Queues::take_send(core::SendWR& wr) {
   wr.sges = lent_send_;
   lent_operands_ = std::make_unique<wire::AtomicOperands>(entry.operands);
   if (wr.operands != nullptr) wr.operands = lent_operands_.get();
+  lent_binding_ = std::make_unique<core::WindowBinding>(entry.binding);
+  if (wr.binding != nullptr) wr.binding = lent_binding_.get();
   wr.inline_data = *entry.inline_data;
   open_sends_.push_back(std::move(entry));
   sends_.pop_front();
@@ -133,6 +136,8 @@ const char* name(WorkStatus status) {
       return "remote operation error";
     case WorkStatus::RemoteInvalidRequest:
       return "remote invalid request";
+    case WorkStatus::WindowBind:
+      return "window bind error";
     case WorkStatus::Fatal:
       return "fatal";
   }

@@ -52,6 +52,7 @@ class Queues final : public core::WorkQueues {
     std::vector<core::SGE> sges;
     std::unique_ptr<Bytes> inline_data;
     wire::AtomicOperands operands;
+    core::WindowBinding binding;
   };
   /// One queue's progress from success to flushing.
   struct Line {
@@ -70,6 +71,7 @@ class Queues final : public core::WorkQueues {
   bool guilty_seen_ = false;
   std::vector<core::SGE> lent_send_, lent_receive_;
   std::unique_ptr<wire::AtomicOperands> lent_operands_;
+  std::unique_ptr<core::WindowBinding> lent_binding_;
 };
 
 const char* name(core::WorkStatus);

@@ -269,6 +269,28 @@ const char* name(Illegal illegal) {
       return "atomic, target not aligned";
     case Illegal::AtomicSinkReadOnly:
       return "atomic into read-only memory";
+    case Illegal::WindowWriteBeyondEnd:
+      return "Write beyond the end of a window";
+    case Illegal::WindowWriteWithoutRight:
+      return "Write without the window's right";
+    case Illegal::WindowReadBeyondEnd:
+      return "Read beyond the end of a window";
+    case Illegal::WindowReadWithoutRight:
+      return "Read without the window's right";
+    case Illegal::WindowReadOldKey:
+      return "Read with a window's old key";
+    case Illegal::WindowReadInvalidated:
+      return "Read from a window behind its invalidation";
+    case Illegal::WindowInvalidateType1:
+      return "Send with Invalidate of a window of type 1";
+    case Illegal::WindowLocalInvalidateType1:
+      return "Local Invalidate of a window of type 1";
+    case Illegal::WindowBindBeyondEnd:
+      return "bind beyond the end of the region";
+    case Illegal::WindowBindTwice:
+      return "bind of a bound window of type 2";
+    case Illegal::WindowAsLocal:
+      return "a window as local memory";
   }
   return "?";
 }

@@ -49,9 +49,28 @@ enum class Illegal : std::uint8_t {
   AtomicNotAssociated,
   AtomicMisaligned,
   AtomicSinkReadOnly,
+  // Through a window of the peer's.
+  WindowWriteBeyondEnd,
+  WindowWriteWithoutRight,
+  WindowReadBeyondEnd,
+  WindowReadWithoutRight,
+  WindowReadOldKey,
+  WindowReadInvalidated,
+  WindowInvalidateType1,
+  // With a window of our own.
+  WindowLocalInvalidateType1,
+  WindowBindBeyondEnd,
+  WindowBindTwice,
+  WindowAsLocal,
 };
-inline constexpr int kIllegalCount = 22;
+inline constexpr int kIllegalCount = 33;
 const char* name(Illegal);
+constexpr bool is_about_peers_window(Illegal illegal) {
+  return illegal >= Illegal::WindowWriteBeyondEnd && illegal <= Illegal::WindowInvalidateType1;
+}
+constexpr bool is_about_own_window(Illegal illegal) {
+  return illegal >= Illegal::WindowLocalInvalidateType1 && illegal <= Illegal::WindowAsLocal;
+}
 
 /// How the stream is brought to its end once the script is through.
 enum class Manner : std::uint8_t {

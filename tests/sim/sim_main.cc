@@ -65,9 +65,10 @@ int run_breaks(const std::string& which) {
 void print(const Tally& tally) {
   std::printf("%" PRIu64 " streams' ends, %" PRIu64 " startups failed, %" PRIu64
               " revision 1 retries; %" PRIu64 " send queue WRs: %" PRIu64 " succeeded; %" PRIu64
-              " receives filled; %" PRIu64 " WRs failed, %" PRIu64 " flushed\n",
+              " receives filled; %" PRIu64 " WRs failed, %" PRIu64 " flushed; %" PRIu64
+              " windows bound\n",
               tally.streams, tally.startups_failed, tally.retries, tally.operations,
-              tally.succeeded, tally.receives, tally.failed, tally.flushed);
+              tally.succeeded, tally.receives, tally.failed, tally.flushed, tally.windows);
   std::printf("%" PRIu64 " Terminates, %" PRIu64 " resets, %" PRIu64 " early FINs, %" PRIu64
               " octets corrupted, %" PRIu64 " delays, %" PRIu64 " splits\n",
               tally.terminates, tally.cuts, tally.early_fins, tally.corruptions, tally.delays,

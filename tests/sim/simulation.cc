@@ -65,6 +65,7 @@ void Simulation::run_round() {
     if (!ends_[end]->qp().reset(verdict_.now) && !verdict_.failed()) {
       verdict_.fail(Check::Interface, "an ended QP could not be reset");
     }
+    if (!verdict_.failed()) ends_[end]->check_windows_after_reset();
     arenas_[end]->deregister_all(ends_[end]->table());
   }
 }
@@ -107,6 +108,11 @@ void Simulation::connect() {
 void Simulation::set_up_script() {
   script_.clear();
   script_at_ = 0;
+  for (std::size_t end : {0u, 1u}) {
+    waiting_[end].clear();
+    completed_[end].clear();
+    received_[end].clear();
+  }
   const auto add = [this](Event::Kind kind, std::size_t end, std::size_t index, Duration at) {
     script_.push_back({kind, end, index, verdict_.now + at});
   };
@@ -147,17 +153,18 @@ void Simulation::loop() {
       play(script_[script_at_++]);
       idle = 0;
     }
-    if (turn()) {
+    if (post_waiting() || turn() || post_waiting()) {
       idle = 0;
       continue;
     }
-    if (ends_[0]->phase() == Phase::Over && ends_[1]->phase() == Phase::Over &&
-        script_at_ == script_.size()) {
+    const bool all_posted =
+        script_at_ == script_.size() && waiting_[0].empty() && waiting_[1].empty();
+    if (ends_[0]->phase() == Phase::Over && ends_[1]->phase() == Phase::Over && all_posted) {
       return;
     }
     if (idle++ < idle_max) continue;
     idle = 0;
-    if (script_at_ == script_.size() && all_quiet()) {
+    if (all_posted && all_quiet()) {
       end_in_peace();
     } else if (!advance_clock()) {
       handle_stall();
@@ -207,7 +214,7 @@ void Simulation::play(const Event& event) {
     case Event::Kind::Receive:
       return post_receive(event.end, event.index);
     case Event::Kind::Send:
-      return post_send(event.end, event.index);
+      return waiting_[event.end].push_back(event.index);
     case Event::Kind::Deregister:
       return end.deregister(work_[event.end].deregistrations[event.index].region);
     case Event::Kind::Emss:
@@ -219,10 +226,38 @@ void Simulation::play(const Event& event) {
   }
 }
 
+/// Has the peer done what this operation needs? Without a stream it will not any more.
+bool Simulation::may_post(std::size_t end, const Operation& operation) const {
+  if (!operation.after || ends_[end]->phase() == Phase::Over) return true;
+  const std::size_t needed = operation.after->operation;
+  return operation.after->received ? received_[end].count(needed) > 0
+                                   : completed_[1 - end].count(needed) > 0;
+}
+
+bool Simulation::post_waiting() {
+  bool any = false;
+  for (std::size_t end : {0u, 1u}) {
+    std::deque<std::size_t>& waiting = waiting_[end];
+    for (; !waiting.empty() && may_post(end, work_[end].operations[waiting.front()]); any = true) {
+      const std::size_t index = waiting.front();
+      waiting.pop_front();
+      post_send(end, index);
+    }
+  }
+  return any;
+}
+
 void Simulation::post_send(std::size_t end, std::size_t index) {
   const Operation& operation = work_[end].operations[index];
   std::vector<core::SGE> sges;
-  const core::SendWR wr = make_wr(operation, index, *arenas_[end], *arenas_[1 - end], sges);
+  core::WindowBinding binding;
+  const core::SendWR wr =
+      make_wr(operation, index, *arenas_[end], *arenas_[1 - end], sges, binding);
+  if (operation.is_local() && operation.window && operation.illegal == Illegal::None) {
+    const bool opens = operation.opcode == core::WorkOpcode::BindWindow && !operation.unbinds;
+    arenas_[end]->window(*operation.window).state =
+        opens ? Window::State::Binding : Window::State::Closing;
+  }
   verdict_.trace(
       "%s: posts WR %zu: %s, %u octets%s%s%s%s%s", ends_[end]->name(), index,
       name(operation.opcode), operation.octets, operation.inline_data.empty() ? "" : ", inline",

@@ -1,8 +1,10 @@
 // One seed: two ends, the network between them, a script, and the truths they are held against.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace weft::sim {
 struct Tally {
   std::uint64_t seeds = 0, peaceful = 0, streams = 0, startups_failed = 0;
   std::uint64_t operations = 0, succeeded = 0, failed = 0, flushed = 0, receives = 0;
+  std::uint64_t windows = 0;  ///< bound
   std::uint64_t terminates = 0, held_back = 0, retries = 0;
   std::uint64_t cuts = 0, early_fins = 0, corruptions = 0, delays = 0, splits = 0;
 };
@@ -60,7 +63,9 @@ class Simulation {
   void connect();
   void loop();
   void play(const Event&);
+  bool may_post(std::size_t end, const Operation&) const;
   void post_send(std::size_t end, std::size_t index);
+  bool post_waiting();
   void post_receive(std::size_t end, std::size_t index);
   bool turn();
   bool advance_clock();
@@ -76,6 +81,7 @@ class Simulation {
   void check_memory_released(std::size_t end, std::size_t index);
   void handle_received(std::size_t end, const core::Completion&);
   void check_immediate(std::size_t end, const core::Completion&, const Operation& send);
+  void handle_window(std::size_t end, const Operation&);
   void revoke(std::size_t end, std::size_t region);
   void check_zone(Mirror& mirror, std::size_t steps, const char* what);
   void check_memory();
@@ -101,6 +107,10 @@ class Simulation {
   std::unique_ptr<transport::Listener> listener_;
   std::vector<Event> script_;
   std::size_t script_at_ = 0;
+  /// Operations whose time has come, but not yet what they have to come after.
+  std::array<std::deque<std::size_t>, 2> waiting_;
+  std::array<std::set<std::uint64_t>, 2> completed_;  ///< operations of that end
+  std::array<std::set<std::size_t>, 2> received_;     ///< operations of the other end's
   bool ending_ = false;  ///< the end was brought about on purpose
   bool startup_corrupted_ = false;
   bool gave_up_ = false;

@@ -70,6 +70,28 @@ constexpr Consequence kConsequences[] = {
      TermError::RDMAPStreamCatastrophic, TermError::RDMAPStreamCatastrophic},
     {Illegal::AtomicSinkReadOnly, FoundBy::Requester, WorkStatus::LocalProtection,
      TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
+    {Illegal::WindowWriteBeyondEnd, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::DDPTaggedBounds, TermError::DDPTaggedTOWrap},
+    {Illegal::WindowWriteWithoutRight, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::DDPTaggedInvalidSTag, TermError::DDPTaggedInvalidSTag},
+    {Illegal::WindowReadBeyondEnd, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPBounds, TermError::RDMAPTOWrap},
+    {Illegal::WindowReadWithoutRight, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPAccess, TermError::RDMAPAccess},
+    {Illegal::WindowReadOldKey, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPInvalidSTag, TermError::RDMAPInvalidSTag},
+    {Illegal::WindowReadInvalidated, FoundBy::Responder, WorkStatus::RemoteAccess,
+     TermError::RDMAPInvalidSTag, TermError::RDMAPInvalidSTag},
+    {Illegal::WindowInvalidateType1, FoundBy::Receiver, WorkStatus::LocalProtection,
+     TermError::RDMAPCannotInvalidate, TermError::RDMAPCannotInvalidate},
+    {Illegal::WindowLocalInvalidateType1, FoundBy::Requester, WorkStatus::LocalProtection,
+     TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
+    {Illegal::WindowBindBeyondEnd, FoundBy::Requester, WorkStatus::WindowBind,
+     TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
+    {Illegal::WindowBindTwice, FoundBy::Requester, WorkStatus::WindowBind,
+     TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
+    {Illegal::WindowAsLocal, FoundBy::Requester, WorkStatus::LocalProtection,
+     TermError::RDMAPLocalCatastrophic, TermError::RDMAPLocalCatastrophic},
 };
 
 const Consequence& consequence(Illegal illegal) {
@@ -100,6 +122,7 @@ Effects& Simulation::effects(std::size_t end) {
 
 void Simulation::handle_completion(std::size_t end, const Completion& completion) {
   const bool receive = completion.opcode == core::WorkOpcode::Receive;
+  if (!receive) completed_[end].insert(completion.id);
   switch (completion.status) {
     case WorkStatus::Success:
       ++(receive ? tally_.receives : tally_.succeeded);
@@ -161,7 +184,8 @@ void Simulation::handle_sent(std::size_t end, const Completion& completion) {
   const bool may_succeed =
       illegal == Illegal::None ||
       (!operation.is_request() && illegal != Illegal::LocalBadSTag &&
-       illegal != Illegal::LocalBeyondEnd && illegal != Illegal::LocalInvalidateBadSTag);
+       illegal != Illegal::LocalBeyondEnd && illegal != Illegal::LocalInvalidateBadSTag &&
+       !is_about_own_window(illegal));
   if (!may_succeed) {
     verdict_.fail(Check::Status, of(*ends_[end], "succeeded although illegal: ") + name(illegal));
   }
@@ -175,6 +199,15 @@ void Simulation::handle_sent(std::size_t end, const Completion& completion) {
     check_zone(effects(end).front, after.front, "what was sent before a Read or by an atomic");
   }
   if (operation.invalidates && !operation.is_send()) revoke(end, *operation.invalidates);
+  if (operation.is_local() && operation.window) handle_window(end, operation);
+}
+
+/// A bind or an end of our own window completed: from here on the peer is let in, or is not.
+void Simulation::handle_window(std::size_t end, const Operation& operation) {
+  const bool opens = operation.opcode == core::WorkOpcode::BindWindow && !operation.unbinds;
+  if (!opens || verdict_.breaks_once("window-shut")) return arenas_[end]->shut(*operation.window);
+  arenas_[end]->window(*operation.window).state = Window::State::Open;
+  ++tally_.windows;
 }
 
 void Simulation::handle_received(std::size_t end, const Completion& completion) {
@@ -190,17 +223,24 @@ void Simulation::handle_received(std::size_t end, const Completion& completion) 
     verdict_.fail(Check::Status,
                   of(*ends_[end], "received what is illegal: ") + name(send.illegal));
   }
-  const bool invalidates = send.invalidates.has_value();
+  const bool of_window = send.opcode == core::WorkOpcode::SendInvalidate && send.window;
+  const bool invalidates = send.invalidates || of_window;
+  const STag closed = of_window     ? arenas_[end]->window(*send.window).bound
+                      : invalidates ? arenas_[end]->region(*send.invalidates).stag
+                                    : STag{};
   if (completion.octets != send.octets || completion.solicited != send.solicited ||
-      completion.invalidated != invalidates ||
-      (invalidates &&
-       completion.invalidated_stag != arenas_[end]->region(*send.invalidates).stag)) {
+      completion.invalidated != invalidates || completion.invalidated_stag != closed) {
     verdict_.fail(Check::Completions, of(*ends_[end], "a receive does not describe its Send, WR ") +
                                           std::to_string(index));
   }
   check_immediate(end, completion, send);
   check_zone(effect.front, effect.after[index].front, "a received message");
-  if (invalidates) revoke(end, *send.invalidates);
+  if (of_window) {
+    arenas_[end]->shut(*send.window);
+  } else if (invalidates) {
+    revoke(end, *send.invalidates);
+  }
+  received_[end].insert(index);
 }
 
 void Simulation::check_immediate(std::size_t end, const Completion& completion,

@@ -42,6 +42,8 @@ inline constexpr std::array kBreaks = {
     Break{"consumed-too-much", Check::Interface}, Break{"atomic-wrong", Check::Memory},
     Break{"atomic-torn", Check::Memory},          Break{"original-wrong", Check::Memory},
     Break{"immediate-wrong", Check::Completions}, Break{"immediate-unsaid", Check::Completions},
+    Break{"window-astray", Check::Placement},     Break{"window-shut", Check::Placement},
+    Break{"window-survives", Check::Interface},
 };
 
 /// One run's first failure, its trace, and the mistake it is told to make.

@@ -28,6 +28,12 @@ bool overlap(const Run& a, const Run& b) {
 /// take effect in order, and Reads fetch what earlier Writes wrote. Where those rules promise
 /// nothing (a Write over what an earlier Read may not have fetched yet, a Send from what an earlier
 /// Read may not have filled yet), a read fence goes in.
+///
+/// Windows make the ends wait for each other: who uses one has to know that it is bound, and who
+/// closes one that it is not used any more. Each end therefore binds its windows in its head, uses
+/// the peer's in its body, and closes what is left in its tail: nobody waits in a circle.
+///
+/// Calls match `write_head write_body write_tail`, each for both ends before the next.
 class Author {
  public:
   Author(const Settings& settings, std::size_t end, Random& random, Arena& own, Arena& peer)
@@ -44,26 +50,68 @@ class Author {
     const bool other_stream = percent(random, 50);
     foreign_ = peer.add(Zone::Front, 64, kOffered, other_stream ? peer_pd_ : kOtherPD);
     if (other_stream) peer.region(foreign_).stream = kOtherStream;
+    for (std::uint64_t n = percent(random, 50) ? random.between(1, 3) : 0; n > 0; --n) {
+      draw_window();
+    }
+    const bool sinned_against = settings.acting_end != end;
+    if (sinned_against ? is_about_peers_window(settings.illegal)
+                       : is_about_own_window(settings.illegal)) {
+      draw_victim();
+    }
   }
 
-  std::vector<Operation> write() {
+  void write_head() {
+    // Something must leave the initiator, or the responder may never speak (CON-15).
+    if (end_ == 0) draw_write();
+    for (BoundWindow& window : windows_) {
+      if (percent(random_, 20)) draw_write();
+      Operation bind;
+      bind.opcode = WorkOpcode::BindWindow;
+      bind.window = window.index;
+      finish(std::move(bind));
+      window.bind = operations_.size() - 1;
+    }
+  }
+
+  void write_body(Author& peer) {
+    peer_windows_ = &peer.windows_;
     const std::size_t count = random_.between(end_ == 0 ? 1 : 0, settings_.sends_max);
     const bool sins = settings_.illegal != Illegal::None && settings_.acting_end == end_;
     const std::size_t sin_at = sins ? random_.between(1, count) : count + 1;
     for (std::size_t i = 0; i < count; ++i) {
-      if (i == 0 && end_ == 0) {
-        // Something must leave the initiator, or the responder may never speak (CON-15).
-        draw_write();
-      } else {
-        draw_legal();
-      }
+      draw_legal();
       if (i + 1 == sin_at) draw_illegal();
     }
     if (sins && count == 0) draw_illegal();
+    for (BoundWindow& window : peer.windows_) {
+      if (!window.victim && window.used && percent(random_, 60)) draw_window_end(window);
+    }
+  }
+
+  std::vector<Operation> write_tail() {
+    for (const BoundWindow& window : windows_) {
+      if (!window.released_by) continue;
+      Operation end;
+      end.window = window.index;
+      end.unbinds = own_.window(window.index).kind == core::WindowKind::Type1;
+      end.opcode = end.unbinds ? WorkOpcode::BindWindow : WorkOpcode::LocalInvalidate;
+      end.after = {*window.released_by, true};
+      finish(std::move(end));
+    }
     return std::move(operations_);
   }
 
  private:
+  /// A window of ours as both authors see it.
+  struct BoundWindow {
+    std::size_t index;     ///< in our arena
+    std::size_t bind = 0;  ///< the operation that binds it
+    bool victim = false;   ///< kept for the illegal request
+    bool used = false;
+    bool closed = false;                     ///< by the peer, or promised to be used no more
+    std::optional<std::size_t> released_by;  ///< the peer's Send behind its last use
+  };
+
   struct OpenRead {
     Run source, sink;
   };
@@ -207,6 +255,118 @@ class Author {
     if (immediate.is_of_next_send()) immediate.value = 0;
   }
 
+  /// Onto a region of its own, or the one before it.
+  void draw_window() {
+    Window window;
+    const bool again = !windows_.empty() && percent(random_, 30);
+    window.region = again ? own_.window(windows_.back().index).region
+                          : own_.add(Zone::Front, special_octets() + 32, kOffered, pd_);
+    const std::uint32_t octets = own_.region(window.region).octets;
+    window.octets = static_cast<std::uint32_t>(random_.between(1, octets));
+    window.offset = static_cast<std::uint32_t>(random_.between(0, octets - window.octets));
+    window.kind = percent(random_, 50) ? core::WindowKind::Type1 : core::WindowKind::Type2;
+    window.access = core::kRemoteRead | core::kRemoteWrite | core::kRemoteAtomic;
+    if (percent(random_, 40)) {
+      window.access = static_cast<std::uint32_t>(random_.between(0, 7)) << 1;
+    }
+    if (percent(random_, 30)) window.access |= core::kZeroBased;
+    add_window(window);
+  }
+  void add_window(Window window) {
+    window.key = static_cast<std::uint8_t>(random_.next());
+    windows_.push_back({own_.add_window(window)});
+  }
+  /// The one that the illegal request is about: smaller than its region at both ends.
+  void draw_victim() {
+    using enum Illegal;
+    Window window;
+    const std::uint32_t octets = special_octets() + 32;
+    window.region = own_.add(Zone::Front, octets, kOffered, pd_);
+    window.offset = 8;
+    window.octets = octets - 16;
+    const Illegal illegal = settings_.illegal;
+    const bool first = illegal == WindowInvalidateType1 || illegal == WindowLocalInvalidateType1 ||
+                       illegal == WindowBindBeyondEnd;
+    window.kind = first ? core::WindowKind::Type1 : core::WindowKind::Type2;
+    window.access = core::kRemoteRead | core::kRemoteWrite;
+    if (illegal == WindowWriteWithoutRight) window.access = core::kRemoteRead;
+    if (illegal == WindowReadWithoutRight) window.access = core::kRemoteWrite;
+    if (percent(random_, 30)) window.access |= core::kZeroBased;
+    add_window(window);
+    windows_.back().victim = true;
+  }
+  BoundWindow& victim(std::vector<BoundWindow>& windows) {
+    return *std::find_if(windows.begin(), windows.end(),
+                         [](const BoundWindow& window) { return window.victim; });
+  }
+  void mean_window(Operation& operation, BoundWindow& window) {
+    operation.window = window.index;
+    operation.after = {window.bind, false};
+    window.used = true;
+  }
+  Run draw_run_in(const Window& window, std::uint32_t octets) {
+    const auto offset = static_cast<std::uint32_t>(random_.between(0, window.octets - octets));
+    return {window.region, window.offset + offset, octets};
+  }
+
+  /// A Write, Read or atomic through a window of the peer's, or its end. False: there is none.
+  bool draw_window_use() {
+    if (peer_windows_->empty()) return false;
+    BoundWindow& bound = (*peer_windows_)[random_.between(0, peer_windows_->size() - 1)];
+    if (bound.victim || bound.closed) return false;
+    if (bound.used && percent(random_, 15)) return draw_window_end(bound), true;
+    const Window& window = peer_.window(bound.index);
+    Operation operation;
+    const bool reads = settings_.reads_allowed(end_) > 0;
+    const std::uint32_t rights = window.access & (reads ? ~0u : +core::kRemoteWrite);
+    const std::uint32_t octets = std::min(draw_octets(message_max()), window.octets);
+    switch (random_.between(0, 2)) {
+      case 0:
+        if ((rights & core::kRemoteWrite) == 0) return false;
+        operation.opcode = WorkOpcode::Write;
+        draw_payload(operation, octets);
+        operation.remote = draw_run_in(window, octets);
+        break;
+      case 1:
+        if ((rights & core::kRemoteRead) == 0) return false;
+        operation.opcode = WorkOpcode::Read;
+        operation.octets = octets;
+        operation.remote = draw_run_in(window, octets);
+        operation.local = {draw_run(own_, home_[random_.between(0, 1)], octets)};
+        break;
+      default: {
+        if ((rights & core::kRemoteAtomic) == 0 || window.octets < 16) return false;
+        draw_operands(operation);
+        Run target = draw_run_in(window, 16);
+        const std::size_t at = peer_.place(target) % 8;
+        target.offset += static_cast<std::uint32_t>((8 - at) % 8);
+        target.octets = 8;
+        operation.remote = target;
+        operation.local = {draw_run(own_, home_[random_.between(0, 1)], 8)};
+      }
+    }
+    mean_window(operation, bound);
+    finish(std::move(operation));
+    return true;
+  }
+
+  /// Behind all uses: the window is invalidated, or its owner is told that it may close it.
+  void draw_window_end(BoundWindow& bound) {
+    if (bound.closed) return;
+    bound.closed = true;
+    const bool invalidates =
+        peer_.window(bound.index).kind == core::WindowKind::Type2 && percent(random_, 50);
+    Operation send;
+    send.opcode = invalidates ? WorkOpcode::SendInvalidate : WorkOpcode::Send;
+    send.solicited = percent(random_, 40);
+    draw_payload(send, draw_octets(message_max()));
+    if (invalidates) mean_window(send, bound);
+    finish(std::move(send));
+    operations_.back().read_fence = true;
+    open_reads_.clear();
+    if (!invalidates) bound.released_by = operations_.size() - 1;
+  }
+
   std::uint32_t special_octets() {
     return static_cast<std::uint32_t>(random_.between(1, settings_.region_octets / 8 + 1));
   }
@@ -259,6 +419,7 @@ class Author {
   }
 
   void draw_legal() {
+    if (percent(random_, 30) && draw_window_use()) return;
     const std::uint64_t kind = random_.between(0, 99);
     const bool reads = settings_.reads_allowed(end_) > 0;
     if (kind < 28) return draw_write();
@@ -361,9 +522,23 @@ class Author {
         operation.local = {draw_run(own_, read_only ? source_only_ : home_[0], 8)};
         break;
       }
+      case Illegal::WindowWriteBeyondEnd:
+      case Illegal::WindowWriteWithoutRight:
+      case Illegal::WindowReadBeyondEnd:
+      case Illegal::WindowReadWithoutRight:
+      case Illegal::WindowReadOldKey:
+      case Illegal::WindowReadInvalidated:
+      case Illegal::WindowInvalidateType1:
+        draw_illegal_use(operation, local);
+        break;
+      case Illegal::WindowLocalInvalidateType1:
+      case Illegal::WindowBindBeyondEnd:
+      case Illegal::WindowBindTwice:
+      case Illegal::WindowAsLocal:
+        draw_illegal_window(operation);
+        break;
     }
-    if (!operation.is_send() && !operation.is_request() &&
-        operation.opcode != WorkOpcode::Write) {
+    if (operation.is_local()) {
       operation.remote.reset();
     }
     if (operation.is_send()) operation.remote.reset();
@@ -371,6 +546,51 @@ class Author {
     operation.read_fence = true;
     open_reads_.clear();
     operations_.push_back(std::move(operation));
+  }
+
+  void draw_illegal_use(Operation& operation, const Run& local) {
+    BoundWindow& bound = victim(*peer_windows_);
+    const Window& window = peer_.window(bound.index);
+    if (settings_.illegal == Illegal::WindowInvalidateType1) {
+      operation.opcode = WorkOpcode::SendInvalidate;
+      operation.local = {local};
+      return mean_window(operation, bound);
+    }
+    if (settings_.illegal == Illegal::WindowReadInvalidated) {
+      Operation send;
+      send.opcode = WorkOpcode::SendInvalidate;
+      mean_window(send, bound);
+      finish(std::move(send));
+    }
+    const bool writes = settings_.illegal == Illegal::WindowWriteBeyondEnd ||
+                        settings_.illegal == Illegal::WindowWriteWithoutRight;
+    operation.opcode = writes ? WorkOpcode::Write : WorkOpcode::Read;
+    operation.octets = std::min(operation.octets, window.octets);
+    operation.local = {draw_run(own_, home_[0], operation.octets)};
+    operation.remote = draw_run_in(window, operation.octets);
+    if (settings_.illegal == Illegal::WindowWriteBeyondEnd ||
+        settings_.illegal == Illegal::WindowReadBeyondEnd) {
+      // By up to eight octets: the region goes on that far.
+      const auto beyond = static_cast<std::uint32_t>(
+          random_.between(1, std::min<std::uint32_t>(operation.octets, 8)));
+      operation.remote->offset = window.offset + window.octets - operation.octets + beyond;
+    }
+    mean_window(operation, bound);
+  }
+
+  void draw_illegal_window(Operation& operation) {
+    const BoundWindow& bound = victim(windows_);
+    operation.window = bound.index;
+    operation.octets = 0;
+    operation.opcode = WorkOpcode::BindWindow;
+    if (settings_.illegal == Illegal::WindowLocalInvalidateType1) {
+      operation.opcode = WorkOpcode::LocalInvalidate;
+    } else if (settings_.illegal == Illegal::WindowAsLocal) {
+      const Window& window = own_.window(bound.index);
+      operation.opcode = WorkOpcode::Send;
+      operation.octets = window.octets;
+      operation.local = {draw_run_in(window, window.octets)};
+    }
   }
 
   const Settings& settings_;
@@ -381,6 +601,8 @@ class Author {
   core::PD pd_, peer_pd_;
   std::vector<std::size_t> home_, offered_;
   std::size_t source_only_, read_only_, write_only_, foreign_;
+  std::vector<BoundWindow> windows_;
+  std::vector<BoundWindow>* peer_windows_ = nullptr;
   std::vector<OpenRead> open_reads_;
   std::vector<Operation> operations_;
 };
@@ -449,9 +671,14 @@ class Schedule {
 std::array<Workload, 2> draw_work(const Settings& settings, Random& random,
                                   std::array<Arena*, 2> arenas) {
   std::array<Workload, 2> work;
-  for (std::size_t end : {0u, 1u}) {
-    work[end].operations = Author(settings, end, random, *arenas[end], *arenas[1 - end]).write();
-  }
+  Author initiator(settings, 0, random, *arenas[0], *arenas[1]);
+  Author responder(settings, 1, random, *arenas[1], *arenas[0]);
+  initiator.write_head();
+  responder.write_head();
+  initiator.write_body(responder);
+  responder.write_body(initiator);
+  work[0].operations = initiator.write_tail();
+  work[1].operations = responder.write_tail();
   Schedule schedule(settings.script_span, random);
   for (std::size_t end : {0u, 1u}) {
     work[end].receives =
@@ -477,7 +704,8 @@ std::vector<core::SGE> make_sges(const std::vector<Run>& runs, const Arena& own)
 }
 
 core::SendWR make_wr(const Operation& operation, std::uint64_t id, const Arena& own,
-                     const Arena& peer, std::vector<core::SGE>& sges) {
+                     const Arena& peer, std::vector<core::SGE>& sges,
+                     core::WindowBinding& binding) {
   core::SendWR wr;
   wr.id = id;
   wr.opcode = operation.opcode;
@@ -496,7 +724,29 @@ core::SendWR make_wr(const Operation& operation, std::uint64_t id, const Arena& 
     const Arena& where = operation.is_send() ? peer : own;
     wr.invalidate_stag = where.region(*operation.invalidates).stag;
   }
+  if (operation.window && operation.illegal != Illegal::WindowAsLocal) {
+    const STag stag = (operation.is_local() ? own : peer).window(*operation.window).bound;
+    wr.invalidate_stag = stag;
+    if (operation.remote) {
+      wr.remote_stag = stag;
+      wr.remote_to = peer.to(*operation.remote, *operation.window);
+    }
+  }
+  if (operation.opcode == WorkOpcode::BindWindow) {
+    binding = own.binding(*operation.window);
+    if (operation.unbinds) binding.octets = 0;
+    wr.binding = &binding;
+  }
   switch (operation.illegal) {
+    case Illegal::WindowReadOldKey:
+      wr.remote_stag = peer.window(*operation.window).allocated;
+      break;
+    case Illegal::WindowBindBeyondEnd:
+      binding.octets = own.region(own.window(*operation.window).region).octets;
+      break;
+    case Illegal::WindowAsLocal:
+      sges[0].stag = own.window(*operation.window).bound;
+      break;
     case Illegal::WriteBadSTag:
     case Illegal::ReadBadSTag:
     case Illegal::AtomicBadSTag:
@@ -537,6 +787,8 @@ const char* name(WorkOpcode opcode) {
       return "FetchAdd";
     case WorkOpcode::CompareSwap:
       return "CmpSwap";
+    case WorkOpcode::BindWindow:
+      return "Bind Window";
     case WorkOpcode::Receive:
       return "Receive";
   }

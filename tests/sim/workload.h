@@ -24,11 +24,24 @@ struct Operation {
   wire::Immediate immediate;
   wire::AtomicOperands operands;
   std::optional<std::size_t> invalidates;  ///< region: the peer's (Send), or our own
+  /// BindWindow, LocalInvalidate: ours; else the peer's, through which `remote` is meant, or which
+  /// a Send with Invalidate closes.
+  std::optional<std::size_t> window;
+  bool unbinds = false;  ///< a BindWindow of length 0
+  /// Posted only when that operation of the peer's completed, or its message was received here.
+  struct After {
+    std::size_t operation = 0;
+    bool received = false;
+  };
+  std::optional<After> after;
   std::uint32_t octets = 0;
   Illegal illegal = Illegal::None;
   STag wrong_stag;  ///< in place of the right one, if `illegal` is about that
   Duration at{};    ///< posted then, counted from the start
 
+  bool is_local() const {
+    return opcode == core::WorkOpcode::LocalInvalidate || opcode == core::WorkOpcode::BindWindow;
+  }
   bool is_send() const {
     return opcode == core::WorkOpcode::Send || opcode == core::WorkOpcode::SendInvalidate ||
            opcode == core::WorkOpcode::SendImmediate;
@@ -72,9 +85,9 @@ struct Workload {
 /// Draws the work of both ends and the regions it needs.
 std::array<Workload, 2> draw_work(const Settings&, Random&, std::array<Arena*, 2> arenas);
 
-/// The WR to post; `sges` keeps its list. Both arenas are sealed.
+/// The WR to post; `sges` and `binding` keep what it points to. Both arenas are sealed.
 core::SendWR make_wr(const Operation&, std::uint64_t id, const Arena& own, const Arena& peer,
-                     std::vector<core::SGE>& sges);
+                     std::vector<core::SGE>& sges, core::WindowBinding& binding);
 std::vector<core::SGE> make_sges(const std::vector<Run>&, const Arena& own);
 
 const char* name(core::WorkOpcode);

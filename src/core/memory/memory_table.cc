@@ -5,30 +5,17 @@
 #include <cerrno>
 
 #include "base/assert.h"
+#include "core/memory/memory_slot.h"
 
 namespace weft::core {
-
-// One cache line per region: a check reads its bucket and this.
-struct alignas(64) MemoryTable::Slot {
-  enum class State : std::uint8_t { Free, Valid, Invalid };
-
-  RegionAttributes attributes;
-  std::uint32_t stag = 0;       // kept while Free, so that the index stays occupied
-  std::uint32_t next_free = 0;  // slot + 1, 0 = last
-  State state = State::Free;
-};
-
 namespace {
 
-constexpr std::uint32_t kKeyBits = 8;
 constexpr std::uint32_t kIndexMask = 0x00ffffff;
 constexpr std::uint32_t kAccessAll = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic |
-                                     kWindowBind | kZeroBased;
+                                     kWindowBind | kZeroBased | kLocalRead;
 // Draws before the search walks on from the last one: a table with 2^20 of 2^24 indices in use
 // fails one draw in 16, so this many in a row do not happen to random octets.
 constexpr int kDrawsMax = 64;
-
-constexpr std::uint32_t index_of(std::uint32_t stag) { return stag >> kKeyBits; }
 
 /// At least twice the capacity, so that probe runs stay short with every slot in use.
 std::uint32_t bucket_count(std::uint32_t capacity) { return std::bit_ceil(capacity) * 2; }
@@ -44,11 +31,6 @@ std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
-}
-
-/// Does [base, base + octets) pass 2^64? Ending exactly there does not.
-constexpr bool passes_top(std::uint64_t base, std::uint64_t octets) {
-  return octets != 0 && octets - 1 > ~std::uint64_t{0} - base;
 }
 
 Result<void> validate(const RegionAttributes& region) {
@@ -138,67 +120,93 @@ std::uint32_t MemoryTable::draw_stag(std::uint64_t random) {
     const std::uint64_t drawn = mix(seed);
     index = static_cast<std::uint32_t>(drawn >> 32) & kIndexMask;
     key = static_cast<std::uint32_t>(drawn) & 0xff;
-    if (index != 0 && slot_of(index) == nullptr) return index << kKeyBits | key;
+    if (index != 0 && slot_of(index) == nullptr) return index << kSTagKeyBits | key;
   }
   // At most capacity_ of 2^24 - 1 indices are taken: the walk ends.
   while (index == 0 || slot_of(index) != nullptr) index = (index + 1) & kIndexMask;
-  return index << kKeyBits | key;
+  return index << kSTagKeyBits | key;
 }
 
 std::uint32_t MemoryTable::take_slot() {
   if (fresh_ < capacity_) return fresh_++;
   const std::uint32_t number = free_head_ - 1;
-  free_head_ = slots_[number].next_free;
+  free_head_ = slots_[number].next;
   if (free_head_ == 0) free_tail_ = 0;
   forget_index(index_of(slots_[number].stag));
   return number;
 }
 
-Result<STag> MemoryTable::register_region(const RegionAttributes& region, std::uint64_t random) {
-  //= SEC-03
-  if (const Result<void> valid = validate(region); !valid) return valid.error();
-  if (count_ == capacity_) return Error{ENOMEM, "no room for another memory region"};
+std::uint32_t MemoryTable::number_of(const Slot& slot) const {
+  return static_cast<std::uint32_t>(&slot - slots_);
+}
+
+// A slot with an STag of its own, for the caller to fill; null when the table is full.
+MemoryTable::Slot* MemoryTable::add_slot(std::uint64_t random) {
+  static_assert(sizeof(Slot) == 64, "one cache line");
+  if (count_ == capacity_) return nullptr;
   // The STag is drawn before the slot gives its old index back, so even a table with one slot does
   // not hand out the same index twice in a row.
   const std::uint32_t stag = draw_stag(random);
   const std::uint32_t number = take_slot();
   Slot& slot = slots_[number];
-  slot.attributes = region;
   slot.stag = stag;
-  slot.next_free = 0;
-  slot.state = Slot::State::Valid;
+  slot.next = 0;
   // Filled before its bucket points to it: a walk reads the STags of the slots it passes.
   buckets_[bucket_of(index_of(stag))] = number + 1;
   ++count_;
-  return STag{stag};
+  return &slot;
 }
 
-Result<void> MemoryTable::deregister(STag stag) {
-  Slot* const slot = region_of(stag);
-  if (slot == nullptr) return Error{EINVAL, "no memory region has this STag"};
-  //= SEC-03
-  //= SEC-04
-  slot->state = Slot::State::Free;
-  slot->attributes = {};
-  slot->next_free = 0;
-  const auto number = static_cast<std::uint32_t>(slot - slots_);
+void MemoryTable::free_slot(Slot& slot) {
+  slot.state = Slot::State::Free;
+  slot.attributes = {};
+  slot.next = 0;
+  const std::uint32_t number = number_of(slot);
   if (free_tail_ != 0) {
-    slots_[free_tail_ - 1].next_free = number + 1;
+    slots_[free_tail_ - 1].next = number + 1;
   } else {
     free_head_ = number + 1;
   }
   free_tail_ = number + 1;
   --count_;
+}
+
+Result<STag> MemoryTable::register_region(const RegionAttributes& region, std::uint64_t random) {
+  //= SEC-03
+  if (const Result<void> valid = validate(region); !valid) return valid.error();
+  Slot* const slot = add_slot(random);
+  if (slot == nullptr) return Error{ENOMEM, "no room for another memory region"};
+  slot->attributes = region;
+  slot->attributes.access |= kLocalRead;
+  slot->state = Slot::State::Valid;
+  slot->kind = Slot::Kind::Region;
+  return STag{slot->stag};
+}
+
+Result<MemoryTable::Slot*> MemoryTable::region_to_change(STag stag) const {
+  Slot* const slot = region_of(stag);
+  if (slot == nullptr || slot->is_window()) return Error{EINVAL, "no memory region has this STag"};
+  if (slot->windows != 0) return Error{EBUSY, "memory windows are bound to the region"};
+  return slot;
+}
+
+Result<void> MemoryTable::deregister(STag stag) {
+  const Result<Slot*> slot = region_to_change(stag);
+  if (!slot) return slot.error();
+  //= SEC-03
+  //= SEC-04
+  free_slot(**slot);
   return {};
 }
 
 Result<void> MemoryTable::reregister(STag stag, const RegionAttributes& region) {
-  Slot* const slot = region_of(stag);
-  if (slot == nullptr) return Error{EINVAL, "no memory region has this STag"};
+  const Result<Slot*> slot = region_to_change(stag);
+  if (!slot) return slot.error();
   if (const Result<void> valid = validate(region); !valid) return valid.error();
   //= SEC-04
-  slot->attributes = region;
-  slot->state = Slot::State::Valid;
+  (*slot)->attributes = region;
+  (*slot)->attributes.access |= kLocalRead;
+  (*slot)->state = Slot::State::Valid;
   return {};
 }
 
@@ -230,8 +238,18 @@ Result<void, MemoryFault> MemoryTable::invalidate(STag stag, Requester requester
   Slot* const slot = region_of(stag);
   if (slot == nullptr) return MemoryFault::InvalidSTag;
   if (!lets_in(slot->attributes, requester)) return MemoryFault::NotAssociated;
-  slot->state = Slot::State::Invalid;
-  return {};
+  switch (slot->kind) {
+    case Slot::Kind::Region:
+      if (slot->windows != 0) return MemoryFault::NotAssociated;
+      slot->state = Slot::State::Invalid;
+      return {};
+    case Slot::Kind::Window1:
+      return MemoryFault::NotAssociated;
+    case Slot::Kind::Window2:
+      unbind(*slot);
+      return {};
+  }
+  return MemoryFault::NotAssociated;
 }
 
 Result<void, MemoryFault> MemoryTable::invalidate_for_peer(STag stag, Requester requester) {
@@ -251,7 +269,7 @@ std::uint32_t MemoryTable::region_count(PD pd) const {
 
 std::optional<RegionAttributes> MemoryTable::find(STag stag) const {
   const Slot* const slot = region_of(stag);
-  if (slot == nullptr) return std::nullopt;
+  if (slot == nullptr || slot->is_window()) return std::nullopt;
   return slot->attributes;
 }
 

@@ -241,7 +241,7 @@ TEST(MemoryTable, ContradictionsAreRefused) {
   };
   EXPECT_TRUE(refused(region(kRemoteWrite)));
   EXPECT_TRUE(refused(region(kRemoteAtomic)));
-  EXPECT_TRUE(refused(region(1u << 6)));
+  EXPECT_TRUE(refused(region(1u << 7)));
   EXPECT_TRUE(refused(region(1u << 31)));
   EXPECT_TRUE(refused(region(kZeroBased))) << "with a base_to of 0x10000";
   RegionAttributes bad = region();

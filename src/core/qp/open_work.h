@@ -59,6 +59,10 @@ struct OpenWork {
   bool is_write() const {
     return is_any_of(opcode, WorkOpcode::Write, WorkOpcode::WriteImmediate);
   }
+  /// No message: takes effect at our end, before any later WR starts.
+  bool is_local() const {
+    return is_any_of(opcode, WorkOpcode::LocalInvalidate, WorkOpcode::BindWindow);
+  }
   /// One message, of payload.
   bool is_plain() const {
     return is_any_of(opcode, WorkOpcode::Send, WorkOpcode::SendInvalidate, WorkOpcode::Write);

@@ -6,7 +6,7 @@
 namespace weft::core {
 
 // Makes the next WR ready for its first segment. False: none, or a fence, the ORD or an error holds
-// it. Local invalidations take effect here and the search goes on.
+// it. Local invalidations and binds take effect here and the search goes on.
 bool QP::start_work(Instant now) {
   while (state_ == QPState::RTS) {
     const bool waiting = !open_work_.empty() && open_work_.back().phase == WorkPhase::Waiting;
@@ -16,7 +16,7 @@ bool QP::start_work(Instant now) {
     if (!may_start(work)) return false;
     const WorkStatus status = check_work(work);
     if (status != WorkStatus::Success) return fail_work(work, status, now), false;
-    if (work.opcode != WorkOpcode::LocalInvalidate) {
+    if (!work.is_local()) {
       work.phase = WorkPhase::Sending;
       work.msn = send_msn_;  // a Read or an atomic draws its own when it leaves
       if (work.opcode == WorkOpcode::SendImmediate) {
@@ -25,13 +25,21 @@ bool QP::start_work(Instant now) {
       }
       return true;
     }
-    if (!memory_.invalidate(work.invalidate_stag, requester())) {
-      return fail_work(work, WorkStatus::LocalProtection, now), false;
-    }
+    const WorkStatus done = perform_locally(work);
+    if (done != WorkStatus::Success) return fail_work(work, done, now), false;
     work.phase = WorkPhase::Done;
     retire();
   }
   return false;
+}
+
+// What of memory the peer may reach changes now, whatever is still open of earlier WRs.
+WorkStatus QP::perform_locally(const OpenWork& work) {
+  if (work.opcode == WorkOpcode::BindWindow) {
+    return memory_.bind(binding_, requester()) ? WorkStatus::Success : WorkStatus::WindowBind;
+  }
+  return memory_.invalidate(work.invalidate_stag, requester()) ? WorkStatus::Success
+                                                               : WorkStatus::LocalProtection;
 }
 
 //= RDM-18
@@ -50,7 +58,6 @@ bool QP::take_work() {
   work.remote_to = wr.remote_to;
   work.invalidate_stag = wr.invalidate_stag;
   work.inline_data = wr.inline_data;
-  immediate_ = wr.immediate;
   work.sges = send_sges_ + std::size_t{open_work_.slot(work)} * config_.send_sges;
 
   // What cannot even be noted down fails when its turn has come, that is now: nothing is before it.
@@ -80,18 +87,29 @@ bool QP::take_work() {
     work.status = WorkStatus::LocalLength;
   }
   work.octets = static_cast<std::uint32_t>(octets);
-  if (request && work.is_atomic()) take_operands(work, *wr.operands);
+  if (!work.is_plain()) take_extras(work, wr);
   return true;
 }
 
-// An atomic's octets are those of the number that comes back, however long its place is.
-void QP::take_operands(OpenWork& work, const wire::AtomicOperands& operands) {
-  if (work.octets < sizeof(std::uint64_t)) {
-    work.phase = WorkPhase::Failed;
-    work.status = WorkStatus::LocalLength;
+// What only the newest of open_work_ needs, and only until it has started.
+void QP::take_extras(OpenWork& work, const SendWR& wr) {
+  immediate_ = wr.immediate;
+  if (work.is_atomic()) {
+    if (work.octets < sizeof(std::uint64_t)) {
+      work.phase = WorkPhase::Failed;
+      work.status = WorkStatus::LocalLength;
+    }
+    // Those of the number that comes back, however long its place is.
+    work.octets = sizeof(std::uint64_t);
+    operands_ = *wr.operands;
+  } else if (work.opcode == WorkOpcode::BindWindow) {
+    if (wr.binding != nullptr && work.octets == 0) {
+      binding_ = *wr.binding;
+    } else {
+      work.phase = WorkPhase::Failed;
+      work.status = WorkStatus::LocalQPOperation;
+    }
   }
-  work.octets = sizeof(std::uint64_t);
-  operands_ = operands;
 }
 
 bool QP::may_start(const OpenWork& work) const {
@@ -116,7 +134,7 @@ WorkStatus QP::check_work(const OpenWork& work) const {
   if (work.octets <= mulpdu_ - wire::kUntaggedHeaderOctets) return WorkStatus::Success;
   for (std::uint32_t i = 0; i < work.sge_count; ++i) {
     const SGE& sge = work.sges[i];
-    if (sge.octets > 0 && !memory_.check(sge.stag, sge.to, sge.octets, 0, requester())) {
+    if (sge.octets > 0 && !memory_.check(sge.stag, sge.to, sge.octets, kLocalRead, requester())) {
       return WorkStatus::LocalProtection;
     }
   }
@@ -238,7 +256,8 @@ std::optional<std::uint32_t> QP::gather(OpenWork& work, std::uint32_t octets) {
     const SGE& sge = work.sges[work.sge_index];
     const std::uint32_t run = std::min(octets, sge.octets - work.sge_offset);
     if (run > 0) {
-      const auto place = memory_.check(sge.stag, sge.to + work.sge_offset, run, 0, requester());
+      const auto place =
+          memory_.check(sge.stag, sge.to + work.sge_offset, run, kLocalRead, requester());
       if (!place) return {};
       pieces_[count++] = {*place, run, true};
       work.sge_offset += run;

@@ -80,6 +80,7 @@ class QP {
   /// `storage` aligned to 64, at least storage_octets(config); it, the mover, the queues and the
   /// table outlive the QP.
   QP(const QPConfig&, WorkQueues&, Mover&, MemoryTable&, MutableOctets storage);
+  ~QP() { memory_.release_stream(config_.stream); }
   QP(const QP&) = delete;
   QP& operator=(const QP&) = delete;
 
@@ -120,7 +121,8 @@ class QP {
   Result<void> close(Instant now);        ///< modify Closing: FIN if the SQ is empty, else BadClose
   Result<void> terminate(Instant now);    ///< modify Terminate: Terminate 0/0/00
   Result<void> fail(Instant now);         ///< modify Error: no Terminate; LLP reset; all WRs flush
-  Result<void> reset(Instant now);        ///< Error -> Idle, everything is flushed (modify RESET)
+  /// Error -> Idle, everything is flushed and windows tied to this QP are Invalid (modify RESET).
+  Result<void> reset(Instant now);
   /// In Error (and Terminate, Closing): WRs posted since are flushed. Call when work was posted.
   void flush(Instant now);
 
@@ -169,7 +171,8 @@ class QP {
   // outbound_work.cc
   bool start_work(Instant now);
   bool take_work();
-  void take_operands(OpenWork&, const wire::AtomicOperands&);
+  void take_extras(OpenWork&, const SendWR&);
+  WorkStatus perform_locally(const OpenWork&);
   bool may_start(const OpenWork&) const;
   WorkStatus check_work(const OpenWork&) const;
   bool transmit_work(TransmitBatch&, Instant now);
@@ -262,6 +265,7 @@ class QP {
   std::uint64_t flush_position_ = 0;  ///< Terminate: the SQ is flushed once this much was accepted
   wire::Immediate immediate_;         ///< of the newest of open_work_
   wire::AtomicOperands operands_;     ///< likewise
+  WindowBinding binding_;             ///< likewise
   MSN atomic_response_msn_;           ///< of our next Atomic Response
 
   // Inbound.

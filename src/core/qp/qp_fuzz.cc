@@ -1,8 +1,9 @@
 // A whole QP against a hostile peer and a program that does anything: the input is a script.
 //
 // Checked at every step: Reads within their limits, nothing placed outside a region that may be
-// written. At the end: each WR completed exactly once, each queue in posting order, at most one of
-// all with a status other than success or flushed, and no octet outside the regions changed.
+// written, by us or through a window. At the end: each WR completed exactly once, each queue in
+// posting order, at most one of all with a status other than success or flushed, and no octet
+// outside the regions changed.
 #include <cstdlib>
 #include <cstring>
 
@@ -70,8 +71,8 @@ class WatchingMover final : public Mover {
   }
   bool update(std::uint8_t* target, const AtomicChange& change,
               std::uint64_t* original) override {
-    // Only region 0 may be changed so.
-    require(target >= arena_.data() + 1024 && target + 8 <= arena_.data() + 2048);
+    // Only region 0 may be changed so, and what the windows may be bound to.
+    require(target >= arena_.data() + 1024 && target + 8 <= arena_.data() + 2560);
     require(reinterpret_cast<std::uintptr_t>(target) % 8 == 0);
     if (unmapped) return false;
     std::memcpy(original, target, sizeof *original);
@@ -105,6 +106,13 @@ class Run {
     stags_[1] = add(2048, 1024, kLocalWrite, kPD);
     stags_[2] = add(3072, 512, kRemoteRead, kPD, kStream);  // the peer may invalidate it
     stags_[3] = add(1024, 1024, kLocalWrite | kRemoteWrite | kRemoteRead, kOtherPD);
+    // Two windows, and what they may be bound to: 2048..2560, which no peer reaches otherwise.
+    stags_[4] = add(2048, 512, kLocalWrite | kWindowBind, kPD);
+    for (const WindowKind kind : {WindowKind::Type1, WindowKind::Type2}) {
+      const auto made = table_.allocate_window(kPD, kind, ++random_);
+      require(made.ok());
+      stags_[5 + static_cast<std::size_t>(kind)] = *made;
+    }
     qp_storage_ = std::make_unique<AlignedStorage>(QP::storage_octets(config_));
     qp_ = std::make_unique<QP>(config_, queues_, mover_, table_, qp_storage_->octets());
     stream_.role = kinds & 8 ? Role::Responder : Role::Initiator;
@@ -148,7 +156,8 @@ class Run {
 
   STag stag() {
     const std::uint8_t pick = script_.next();
-    return pick < 0xf0 ? stags_[pick % 4] : STag{pick * 0x01010101u};
+    if (pick < 0xd0) return stags_[pick % 4];
+    return pick < 0xf0 ? stags_[pick % 7] : STag{pick * 0x01010101u};
   }
   std::uint64_t to() {
     const std::uint8_t pick = script_.next();
@@ -178,7 +187,14 @@ class Run {
     wr.invalidate_stag = stag();
     if (flags & 16) posted.inline_data = Bytes(script_.next(), 0x11);
     posted.sges = sges(5);
-    if (wr.opcode >= WorkOpcode::WriteImmediate && (flags & 32)) {
+    if (wr.opcode == WorkOpcode::BindWindow && (flags & 32)) {
+      posted.sges.clear();
+      posted.binding = WindowBinding{stag(), stag(), to(), script_.next() * 4u,
+                                     script_.next() & ~std::uint32_t{kWindowBind}};
+      STag& window = stags_[5 + (flags >> 6 & 1)];
+      if (script_.flag()) posted.binding->stag = window = STag{window.value ^ 1};
+      if (script_.flag()) posted.binding->region = stags_[4];
+    } else if (wr.opcode >= WorkOpcode::WriteImmediate && (flags & 32)) {
       posted.operands = {script_.next(), script_.next(), script_.next(), script_.next()};
       wr.immediate.value = script_.next();
     }
@@ -349,7 +365,7 @@ class Run {
       case 6: static_cast<void>(qp().fail(now_)); break;
       case 7: qp().flush(now_); break;
       case 8: now_ = now_ + std::chrono::seconds(3), qp().handle_timeout(now_); break;
-      case 9: static_cast<void>(table_.deregister(stags_[script_.next() % 3])); break;
+      case 9: static_cast<void>(table_.deregister(stags_[script_.next() % 5])); break;
       case 10: mover_.unmapped = script_.flag(); break;
       case 11: qp().handle_emss(script_.next() * 8u); break;
       case 12: arrive(script_.take(script_.next() % 64)); break;
@@ -430,7 +446,7 @@ class Run {
   StreamParameters stream_;
   Instant now_{1};
   std::uint64_t random_ = 0;
-  STag stags_[4];
+  STag stags_[7];
   Bytes arrived_;
   struct OpenRequest {
     wire::ReadRequest read;

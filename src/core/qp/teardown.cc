@@ -40,6 +40,7 @@ Result<void> QP::reset(Instant) {
   if (!step(QPEvent::IdleRequested)) return Error{EINVAL, "reset: the QP is not in Error"};
   forget_stream();
   paired_ = false;
+  memory_.release_stream(config_.stream);
   return {};
 }
 

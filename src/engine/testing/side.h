@@ -98,6 +98,7 @@ class Side final : public device::Events {
     std::uint8_t flags = device::kSignaled;
     std::uint32_t invalidate_stag = 0;
     std::uint64_t operand = 0, compare = 0;  ///< of atomics
+    device::BindEntry binding = {};          ///< of BindWindow
   };
   void post_send(QPHandle& qp, const Send& s) {
     ASSERT_FALSE(qp.face.send.full());
@@ -111,7 +112,11 @@ class Side final : public device::Events {
               .sge_count = static_cast<std::uint16_t>(s.octets != 0 ? 1 : 0),
               .inline_octets = 0};
     entry->sges()[0] = {reinterpret_cast<std::uintptr_t>(s.address), s.octets, s.stag};
-    if (s.opcode >= device::SendOpcode::FetchAdd) *entry->atomic() = {s.operand, s.compare};
+    if (s.opcode == device::SendOpcode::BindWindow) {
+      *entry->binding() = s.binding;
+    } else if (s.opcode >= device::SendOpcode::FetchAdd) {
+      *entry->atomic() = {s.operand, s.compare};
+    }
     qp.face.send.publish(++qp.sends);
     rnic.ring_send(qp.face.number);
   }

@@ -21,6 +21,7 @@ inline ibv_wc_status to_wc_status(device::CompletionStatus status) {
     case Status::RemoteOperation: return IBV_WC_REM_OP_ERR;
     case Status::RemoteInvalidRequest: return IBV_WC_REM_INV_REQ_ERR;
     case Status::RetryExceeded: return IBV_WC_RETRY_EXC_ERR;
+    case Status::WindowBind: return IBV_WC_MW_BIND_ERR;
     case Status::Fatal: return IBV_WC_FATAL_ERR;
   }
   return IBV_WC_GENERAL_ERR;
@@ -39,6 +40,7 @@ inline ibv_wc_opcode to_wc_opcode(const device::CompletionEntry& entry) {
     case Opcode::SendImmediate: return IBV_WC_SEND;
     case Opcode::FetchAdd: return IBV_WC_FETCH_ADD;
     case Opcode::CompareSwap: return IBV_WC_COMP_SWAP;
+    case Opcode::BindWindow: return IBV_WC_BIND_MW;
     case Opcode::Receive:
       return (entry.flags & device::kOfWrite) != 0 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   }

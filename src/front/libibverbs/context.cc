@@ -28,6 +28,7 @@ OpenContexts& open_contexts() {
 void shut_after_fork(ContextObject* context) {
   ibv_context_ops& ops = context->face.verbs.context.ops;
   refuse(ops.post_send);
+  refuse(ops.bind_mw);
   refuse(ops.post_recv);
   refuse(ops.post_srq_recv);
   refuse(ops.req_notify_cq);
@@ -69,9 +70,9 @@ void set_plain_operations(ibv_context_ops* ops) {
         &ops->_compat_async_event}) {
     refuse(*slot);
   }
-  refuse(ops->alloc_mw);
-  refuse(ops->bind_mw);
-  refuse(ops->dealloc_mw);
+  ops->alloc_mw = alloc_mw;
+  ops->bind_mw = bind_mw;
+  ops->dealloc_mw = dealloc_mw;
   ops->poll_cq = poll_cq;
   ops->req_notify_cq = req_notify_cq;
   ops->post_srq_recv = post_srq_recv;

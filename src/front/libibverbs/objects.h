@@ -16,6 +16,7 @@
 #include "verbs/completion_channel.h"
 #include "verbs/cq.h"
 #include "verbs/mr.h"
+#include "verbs/mw.h"
 #include "verbs/pd.h"
 #include "verbs/process_runtime.h"
 #include "verbs/qp.h"
@@ -75,6 +76,13 @@ struct MRObject : ibv_mr {
   verbs::MR mr;
 };
 inline MRObject* to_object(ibv_mr* mr) { return static_cast<MRObject*>(mr); }
+
+/// `rkey` is the key that the last ibv_alloc_mw or ibv_bind_mw gave; of type 2 the program chooses
+/// the key and keeps it itself.
+struct MWObject : ibv_mw {
+  verbs::MW mw;
+};
+inline MWObject* to_object(ibv_mw* mw) { return static_cast<MWObject*>(mw); }
 
 struct ChannelObject : ibv_comp_channel {
   verbs::CompletionChannel channel;

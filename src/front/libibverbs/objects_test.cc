@@ -29,6 +29,7 @@ TEST_F(FrontTest, EveryStatusHasItsOwnName) {
       {Status::RemoteAccess, IBV_WC_REM_ACCESS_ERR},
       {Status::RemoteOperation, IBV_WC_REM_OP_ERR},
       {Status::RemoteInvalidRequest, IBV_WC_REM_INV_REQ_ERR},
+      {Status::WindowBind, IBV_WC_MW_BIND_ERR},
       {Status::Fatal, IBV_WC_FATAL_ERR},
   };
   for (const auto& [status, name] : kRows) {

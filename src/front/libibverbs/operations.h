@@ -6,7 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/entries.h"
+
 namespace weft::front {
+
+struct QPObject;
 
 // poll.cc
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
@@ -15,6 +19,15 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+/// SendFlag bits of a bind.
+std::uint8_t bind_flags(const QPObject& qp, unsigned send_flags);
+// mw.cc
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int dealloc_mw(ibv_mw* mw);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
+/// Makes the entry a bind of this window, or tells what is wrong with it: EINVAL, EPERM.
+int fill_bind(const ibv_mw& mw, std::uint32_t rkey, const ibv_mw_bind_info& info,
+              device::SendEntry* entry);
 // query.cc
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attr, std::size_t octets);

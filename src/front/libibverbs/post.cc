@@ -44,6 +44,7 @@ constexpr std::array<OpcodeTraits, kOpcodeCount> kOpcodes = [] {
     rows[verb] = {true, opcode, false, false, false, false, 1, true};
   }
   rows[IBV_WR_LOCAL_INV] = {true, Opcode::LocalInvalidate, false, true, false, false, 0};
+  rows[IBV_WR_BIND_MW] = {true, Opcode::BindWindow, false, false, false, false, 0};
   return rows;
 }();
 
@@ -68,9 +69,11 @@ std::uint8_t to_flags(const QPObject& qp, const OpcodeTraits& traits, unsigned s
   }
   if ((send_flags & IBV_SEND_SOLICITED) != 0 && traits.solicitable) flags |= device::kSolicited;
   if ((send_flags & IBV_SEND_FENCE) != 0) {
-    // An invalidation is fenced against everything before it, the others against Reads.
-    flags |= traits.opcode == device::SendOpcode::LocalInvalidate ? device::kLocalFence
-                                                                  : device::kReadFence;
+    // What changes what peers may reach is fenced against everything before it, the others against
+    // Reads.
+    const bool local = traits.opcode == device::SendOpcode::LocalInvalidate ||
+                       traits.opcode == device::SendOpcode::BindWindow;
+    flags |= local ? device::kLocalFence : device::kReadFence;
   }
   return flags;
 }
@@ -84,6 +87,12 @@ int fill_atomic(const ibv_send_wr& wr, device::SendEntry* entry) {
   *entry->atomic() = {swaps ? wr.wr.atomic.swap : wr.wr.atomic.compare_add,
                       swaps ? wr.wr.atomic.compare_add : 0};
   return 0;
+}
+
+/// Of type 1 only ibv_bind_mw binds.
+int fill_bind(const ibv_send_wr& wr, device::SendEntry* entry) {
+  if (wr.bind_mw.mw == nullptr || to_number(wr.bind_mw.mw->type) != IBV_MW_TYPE_2) return EINVAL;
+  return front::fill_bind(*wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, entry);
 }
 
 /// Fills the entry, or returns what is wrong with the work request.
@@ -112,6 +121,7 @@ int fill(const QPObject& qp, const ibv_send_wr& wr, device::SendEntry* entry) {
   if (sge_count > sges_max) return EINVAL;
   entry->sge_count = static_cast<std::uint16_t>(sge_count);
   if (sge_count > 0) std::memcpy(entry->sges(), wr.sg_list, sge_count * sizeof(ibv_sge));
+  if (traits.opcode == device::SendOpcode::BindWindow) return fill_bind(wr, entry);
   return traits.atomic ? fill_atomic(wr, entry) : 0;
 }
 
@@ -146,6 +156,10 @@ int post_receives(verbs::ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad
 }
 
 }  // namespace
+
+std::uint8_t bind_flags(const QPObject& qp, unsigned send_flags) {
+  return to_flags(qp, kOpcodes[IBV_WR_BIND_MW], send_flags);
+}
 
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   QPObject* object = to_object(qp);

@@ -17,7 +17,8 @@ constexpr std::uint64_t kSendOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SE
                                    IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_SEND_WITH_IMM |
                                    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-                                   IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP;
+                                   IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                   IBV_QP_EX_WITH_BIND_MW;
 
 /// 0, or why the attributes cannot be met.
 int check(const ibv_qp_init_attr_ex& attr) {

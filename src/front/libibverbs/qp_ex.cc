@@ -56,8 +56,8 @@ std::uint8_t to_flags(const QPObject& object, device::SendOpcode opcode) {
   }
   if ((wanted & IBV_SEND_SOLICITED) != 0 && send) flags |= device::kSolicited;
   if ((wanted & IBV_SEND_FENCE) != 0) {
-    flags |= opcode == device::SendOpcode::LocalInvalidate ? device::kLocalFence
-                                                           : device::kReadFence;
+    const bool local = opcode == Opcode::LocalInvalidate || opcode == Opcode::BindWindow;
+    flags |= local ? device::kLocalFence : device::kReadFence;
   }
   return flags;
 }
@@ -127,6 +127,14 @@ void wr_atomic_fetch_add(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t addres
   begin_atomic(qp, device::SendOpcode::FetchAdd, rkey, address, {add, 0});
 }
 
+/// Of type 1 only ibv_bind_mw binds.
+void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
+  auto* entry = begin(qp, device::SendOpcode::BindWindow);
+  if (entry == nullptr) return;
+  const bool second = to_number(mw->type) == IBV_MW_TYPE_2;
+  to_object(qp)->batch_error = second ? fill_bind(*mw, rkey, *info, entry) : EINVAL;
+}
+
 /// SGEs that a request may have; an answer goes to one place.
 std::size_t sges_max(const QPObject& object) {
   using Opcode = device::SendOpcode;
@@ -134,7 +142,8 @@ std::size_t sges_max(const QPObject& object) {
     case Opcode::Read:
     case Opcode::FetchAdd:
     case Opcode::CompareSwap: return 1;
-    case Opcode::LocalInvalidate: return 0;
+    case Opcode::LocalInvalidate:
+    case Opcode::BindWindow: return 0;
     default: return object.qp.shape().send_sges;
   }
 }
@@ -162,7 +171,8 @@ void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_bu
   const bool inlinable = entry.opcode != device::SendOpcode::Read &&
                          entry.opcode != device::SendOpcode::FetchAdd &&
                          entry.opcode != device::SendOpcode::CompareSwap &&
-                         entry.opcode != device::SendOpcode::LocalInvalidate;
+                         entry.opcode != device::SendOpcode::LocalInvalidate &&
+                         entry.opcode != device::SendOpcode::BindWindow;
   std::size_t octets = 0;
   for (std::size_t i = 0; inlinable && i < count; ++i) {
     const std::size_t room = object->qp.shape().inline_octets - octets;
@@ -210,6 +220,7 @@ void set_qp_ex_operations(ibv_qp_ex* qp) {
   qp->wr_send_inv = wr_send_inv;
   qp->wr_send_imm = wr_send_imm;
   qp->wr_local_inv = wr_local_inv;
+  qp->wr_bind_mw = wr_bind_mw;
   qp->wr_rdma_write = wr_rdma_write;
   qp->wr_rdma_write_imm = wr_rdma_write_imm;
   qp->wr_rdma_read = wr_rdma_read;
@@ -220,7 +231,6 @@ void set_qp_ex_operations(ibv_qp_ex* qp) {
   qp->wr_set_inline_data = wr_set_inline_data;
   qp->wr_set_inline_data_list = wr_set_inline_data_list;
 
-  refuse_request(qp->wr_bind_mw);
   refuse_request(qp->wr_send_tso);
   refuse_request(qp->wr_set_ud_addr);
   refuse_request(qp->wr_set_xrc_srqn);

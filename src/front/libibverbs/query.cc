@@ -40,12 +40,14 @@ void fill_device(const verbs::Interface& interface, ibv_device_attr* attr) {
   attr->vendor_part_id = kVendorPartId;
   attr->max_qp = verbs::kQPCountMax;
   attr->max_qp_wr = device::kQueueDepthMax;
-  attr->device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  attr->device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+                           IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   attr->max_sge = device::kSGECountMax;
   attr->max_sge_rd = verbs::kReadSGECountMax;
   attr->max_cq = verbs::kCQCountMax;
   attr->max_cqe = device::kCQDepthMax;
   attr->max_mr = verbs::kRegionCountMax;
+  attr->max_mw = verbs::kRegionCountMax;
   attr->max_pd = verbs::kPDCountMax;
   attr->max_qp_rd_atom = device::kReadDepthMax;
   attr->max_qp_init_rd_atom = device::kReadDepthMax;

@@ -17,6 +17,10 @@ class GoneDevice final : public device::Device {
     return gone();
   }
   Result<void> deregister_region(std::uint32_t) override { return gone(); }
+  Result<std::uint32_t> allocate_window(device::PDNumber, device::WindowKind) override {
+    return gone();
+  }
+  Result<void> deallocate_window(std::uint32_t) override { return gone(); }
   Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t) override { return gone(); }
   Result<void> destroy_cq(device::CQNumber) override { return gone(); }
   Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t) override { return gone(); }

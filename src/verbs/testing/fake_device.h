@@ -50,8 +50,10 @@ class FakeDevice final : public device::Device {
   device::QPRequest qp_request(device::QPNumber qp) { return qps_.at(qp).request; }
   device::QPState& qp_state(device::QPNumber qp) { return qps_.at(qp).state; }
   device::RegionRequest region(std::uint32_t stag) { return regions_.at(stag); }
+  device::WindowKind window(std::uint32_t stag) { return windows_.at(stag & ~0xffu); }
   std::size_t live_objects() const {
-    return pds_.size() + regions_.size() + cqs_.size() + srqs_.size() + qps_.size();
+    return pds_.size() + regions_.size() + windows_.size() + cqs_.size() + srqs_.size() +
+           qps_.size();
   }
 
   /// The oldest unread entry of a queue, or null. It stays the device's until consume_*.
@@ -122,6 +124,16 @@ class FakeDevice final : public device::Device {
   Result<void> deregister_region(std::uint32_t stag) override {
     if (int code = enter("deregister_region")) return Error{code, "told to fail"};
     return erase(regions_, stag);
+  }
+  Result<std::uint32_t> allocate_window(device::PDNumber, device::WindowKind kind) override {
+    if (int code = enter("allocate_window")) return Error{code, "told to fail"};
+    const std::uint32_t stag = ++last_number_ << 8;
+    windows_[stag] = kind;
+    return stag;
+  }
+  Result<void> deallocate_window(std::uint32_t stag) override {
+    if (int code = enter("deallocate_window")) return Error{code, "told to fail"};
+    return erase(windows_, stag & ~0xffu);
   }
 
   Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) override {
@@ -328,6 +340,7 @@ class FakeDevice final : public device::Device {
   std::uint32_t last_number_ = 0;
   std::map<std::uint32_t, bool> pds_;
   std::map<std::uint32_t, device::RegionRequest> regions_;
+  std::map<std::uint32_t, device::WindowKind> windows_;
   std::map<std::uint32_t, Owner> cqs_;
   std::map<std::uint32_t, SRQ> srqs_;
   std::map<std::uint32_t, QP> qps_;

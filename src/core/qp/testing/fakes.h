@@ -85,6 +85,7 @@ class FakeQueues final : public WorkQueues {
     std::vector<SGE> sges;
     Bytes inline_data;
     std::optional<wire::AtomicOperands> operands = {};
+    std::optional<WindowBinding> binding = {};
   };
   struct PostedReceive {
     std::uint64_t id;
@@ -101,6 +102,8 @@ class FakeQueues final : public WorkQueues {
     }
     lent_operands_ = sends.front().operands.value_or(wire::AtomicOperands{});
     if (sends.front().operands) sends.front().wr.operands = &lent_operands_;
+    lent_binding_ = sends.front().binding.value_or(WindowBinding{});
+    if (sends.front().binding) sends.front().wr.binding = &lent_binding_;
     wr = sends.front().wr;
     wr.sges = lent_send_;
     sends.pop_front();
@@ -131,6 +134,7 @@ class FakeQueues final : public WorkQueues {
   std::vector<SGE> lent_send_, lent_receive_;
   std::deque<Bytes> open_inline_;
   wire::AtomicOperands lent_operands_;
+  WindowBinding lent_binding_;
 };
 
 /// A registered buffer.

@@ -79,6 +79,7 @@ class FrontTest : public ::testing::Test {
     taken_sges.assign(entry->sges(), entry->sges() + entry->sge_count);
     taken_inline.assign(entry->inline_data(), entry->inline_data() + entry->inline_octets);
     taken_operands = *entry->atomic();
+    taken_binding = *entry->binding();
     device::SendEntry copy = *entry;
     device.consume_send(qp->qp_num);
     return copy;
@@ -107,6 +108,7 @@ class FrontTest : public ::testing::Test {
   std::vector<device::SGEntry> taken_sges;
   std::vector<std::uint8_t> taken_inline;
   device::AtomicEntry taken_operands = {};  ///< of an atomic
+  device::BindEntry taken_binding = {};     ///< of a bind
 };
 
 }  // namespace weft::front

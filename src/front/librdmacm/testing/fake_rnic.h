@@ -69,6 +69,10 @@ class FakeDevice final : public device::Device {
     return unused();
   }
   Result<void> deregister_region(std::uint32_t) override { return unused(); }
+  Result<std::uint32_t> allocate_window(device::PDNumber, device::WindowKind) override {
+    return unused();
+  }
+  Result<void> deallocate_window(std::uint32_t) override { return unused(); }
   Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t) override { return unused(); }
   Result<void> destroy_cq(device::CQNumber) override { return unused(); }
   Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t) override { return unused(); }

@@ -136,6 +136,8 @@ const char* name(WorkStatus status) {
       return "remote operation error";
     case WorkStatus::RemoteInvalidRequest:
       return "remote invalid request";
+    case WorkStatus::RetryExceeded:
+      return "retry exceeded";
     case WorkStatus::WindowBind:
       return "window bind error";
     case WorkStatus::Fatal:

@@ -7,6 +7,8 @@
 
 namespace weft::verbs {
 
+Persona persona() { return Persona::IWarp; }
+
 Result<void> check_settings(std::string* message) {
   if (testing::make_device_failure.empty()) return {};
   *message = testing::make_device_failure;

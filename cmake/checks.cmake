@@ -7,7 +7,7 @@ function(weft_check name script)
   add_test(NAME ${name}
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/${script} ${ARGN}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "house" TIMEOUT 180)
+  set_tests_properties(${name} PROPERTIES LABELS "house" TIMEOUT 900)
 endfunction()
 
 weft_check(freestanding scripts/freestanding)

@@ -332,9 +332,12 @@ class Guest:
     def capture_end(self):
         self.command("object-del", id="dump")
 
-    def kernel_log(self):
-        """What the guest's kernel has logged since this was asked last."""
-        return self.run("dmesg -c")
+    def kernel_log(self, seconds):
+        """What the guest's kernel has logged in the last seconds."""
+        uptime, *lines = self.run("cut -d' ' -f1 /proc/uptime; dmesg").splitlines()
+        times = (re.match(r"\[ *(\d+\.\d+)\]", line) for line in lines)
+        return [line for line, time in zip(lines, times)
+                if time and float(time[1]) >= float(uptime) - seconds]
 
     def set_siw(self, **parameters):
         """siw's module parameters; each holds until it is set again."""

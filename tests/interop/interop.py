@@ -60,7 +60,6 @@ class Rig(Bench):
         self.parameters = {}
         self.captures = 0
         self.capturing = None
-        self.remark = ""  # what the case's line of output has to say of a case that passed
 
     def siw(self, **parameters):
         """Sets siw's module parameters until the end of the case."""
@@ -132,25 +131,6 @@ class Rig(Bench):
             program.succeed() if succeed else program.wait()
         return Meeting(s, c, self.capture_end() if self.capturing else None)
 
-    def again_if_siw_faults(self, attempt):
-        """attempt(), and once more if the guest's log says that siw's thread could not read what a
-        Read asks for (docs/INTEROP.md, note 9): then siw drops the connection without a word."""
-        self.guest.kernel_log()
-        try:
-            return attempt()
-        except Failure:
-            if self.guest.dead or not (said := SIW_FAULT.search(self.guest.kernel_log())):
-                raise
-        for program in reversed(self.programs):
-            program.end()
-        expect(not self.guest.dead, "siw's program outlives SIGKILL")
-        self.programs.clear()
-        if self.capturing:
-            self.capturing = None
-            self.guest.capture_end()
-        self.remark = f", the second time; the first time siw left: {said[0]}"
-        return attempt()
-
     def settle(self):
         super().settle()
         if self.guest.dead:
@@ -161,8 +141,8 @@ class Rig(Bench):
             self.guest.set_siw(**{name: SIW_DEFAULTS[name] for name in self.parameters})
 
 
-# siw's line on a Read that it cannot answer because of EFAULT; guest-init switches it on.
-SIW_FAULT = re.compile(r"siw_qp_sq_process: proc\. read\.response failed: -14$", re.MULTILINE)
+# siw's line when its thread meets EFAULT; guest-init switches it on.
+SIW_FAULT = re.compile(r"siw_sq_resume: SQ task failed: err -14$")
 # The program talk, by stack.
 TALK = {}
 # Within this an end has to know that the other is gone. Closing a dead program's sockets is the
@@ -203,29 +183,47 @@ class Guests:
         self.guest = None
 
 
-def run_case(name, function, weft, guests, keep):
-    """One of "passed", "FAILED", "skipped"; prints it."""
-    began, text, rig = time.monotonic(), "", None
+def siw_fault(guest, seconds):
+    """What siw says of having dropped a connection in that time because its thread read memory of a
+    program that it does not have (docs/INTEROP.md, note 9); None when it did not."""
+    if guest.dead:
+        return None
+    return next((line for line in guest.kernel_log(seconds) if SIW_FAULT.search(line)), None)
+
+
+def run_once(name, function, weft, guests, keep):
+    """("passed", "FAILED" or "skipped", what there is to say, siw's own fault if it was that)."""
+    began, fault, rig = time.monotonic(), None, None
     try:
         rig = Rig(weft, guests.get())
         function(rig)
-        result, text = "passed", rig.remark
+        return "passed", "", None
     except Unavailable:
         raise
     except Skip as reason:
-        result, text = "skipped", f": {reason}"
+        return "skipped", f": {reason}", None
     except Failure as reason:
-        result, text = "FAILED", f": {reason}"
+        text = f": {reason}\n{rig.report() if rig else ''}"
         if rig:
-            text = f"{rig.remark}{text}\n{rig.report()}"
+            fault = siw_fault(rig.guest, time.monotonic() - began)
+        return "FAILED", text, fault
     finally:
         if rig:
             rig.settle()
+            if keep:
+                shutil.copytree(rig.folder, os.path.join(keep, name), dirs_exist_ok=True)
+            shutil.rmtree(rig.folder, ignore_errors=True)
+
+
+def run_case(name, function, weft, guests, keep):
+    """One of "passed", "FAILED", "skipped"; prints it. A connection that siw is known to have
+    dropped by its own fault has a second try, and no third."""
+    began = time.monotonic()
+    result, text, fault = run_once(name, function, weft, guests, keep)
+    if fault:
+        result, text, _ = run_once(name, function, weft, guests, keep)
+        text = f", the second time; the first time siw left: {fault}{text}"
     print(f"{result} {name} ({time.monotonic() - began:.1f} s){text}", flush=True)
-    if rig:
-        if keep:
-            shutil.copytree(rig.folder, os.path.join(keep, name), dirs_exist_ok=True)
-        shutil.rmtree(rig.folder, ignore_errors=True)
     return result
 
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "tests/sim/work_request.h"
+
 namespace weft::sim {
 
 using core::Completion;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "tests/sim/work_request.h"
+
 namespace weft::sim {
 namespace {
 

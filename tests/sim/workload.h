@@ -85,11 +85,4 @@ struct Workload {
 /// Draws the work of both ends and the regions it needs.
 std::array<Workload, 2> draw_work(const Settings&, Random&, std::array<Arena*, 2> arenas);
 
-/// The WR to post; `sges` and `binding` keep what it points to. Both arenas are sealed.
-core::SendWR make_wr(const Operation&, std::uint64_t id, const Arena& own, const Arena& peer,
-                     std::vector<core::SGE>& sges, core::WindowBinding& binding);
-std::vector<core::SGE> make_sges(const std::vector<Run>&, const Arena& own);
-
-const char* name(core::WorkOpcode);
-
 }  // namespace weft::sim

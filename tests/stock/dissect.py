@@ -40,6 +40,9 @@ class Capture:
         # The port is any; tshark may know another protocol by it.
         return subprocess.run(["tshark", "-r", self.path, *words,
                                "-o", "tcp.try_heuristic_first:TRUE",
+                               # One end's octets may leave from both processors, and are seen in
+                               # the order in which these came to it.
+                               "-o", "tcp.reassemble_out_of_order:TRUE",
                                *(f"--disable-protocol={name}" for name in GUESSES)],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               errors="replace", timeout=PATIENCE).stdout

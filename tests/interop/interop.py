@@ -10,6 +10,7 @@ Without --network it is a link of its own where that can be had, and user networ
 exit status: 0 all passed, 1 a case failed, 77 no case could run here (each says why)
 """
 import argparse
+import contextlib
 import os
 import re
 import shlex
@@ -60,6 +61,7 @@ class Rig(Bench):
         self.parameters = {}
         self.captures = 0
         self.capturing = None
+        self.siw_is = None  # of the newest meeting
 
     def siw(self, **parameters):
         """Sets siw's module parameters until the end of the case."""
@@ -102,6 +104,7 @@ class Rig(Bench):
     def connect(self, initiator, server, client, until, options=(), family=4, seconds=PATIENCE,
                 capture=True):
         """Starts server and client and waits until `until(server, client)`."""
+        self.siw_is = "responder" if initiator == WEFT else "initiator"
         if capture:
             self.capture()
         s, port, address = self.listen(initiator, server, options, family)
@@ -183,12 +186,23 @@ class Guests:
         self.guest = None
 
 
-def siw_fault(guest, seconds):
-    """What siw says of having dropped a connection in that time because its thread read memory of a
-    program that it does not have (docs/INTEROP.md, note 9); None when it did not."""
-    if guest.dead:
+def siw_fault(rig, seconds):
+    """What shows that siw is to blame for a failure in that time (docs/INTEROP.md, notes 9 and
+    10), or None: it dropped the connection because its thread read memory of a program that it does
+    not have, or it sent an FPDU whose CRC is wrong, by tshark's count."""
+    if rig.guest.dead:
         return None
-    return next((line for line in guest.kernel_log(seconds) if SIW_FAULT.search(line)), None)
+    said = next((line for line in rig.guest.kernel_log(seconds) if SIW_FAULT.search(line)), None)
+    if said or not rig.captures or rig.siw_is is None:
+        return said
+    path = os.path.join(rig.folder, f"{rig.captures}.pcap")
+    if rig.capturing:
+        rig.guest.capture_end()
+        rig.capturing = None
+    with contextlib.suppress(Failure, Skip):
+        bad = Wire(path, rig.network.keeps_segments).bad_from[rig.siw_is]
+        return f"{bad} wrong CRCs of siw's" if bad else None
+    return None
 
 
 def run_once(name, function, weft, guests, keep):
@@ -205,7 +219,7 @@ def run_once(name, function, weft, guests, keep):
     except Failure as reason:
         text = f": {reason}\n{rig.report() if rig else ''}"
         if rig:
-            fault = siw_fault(rig.guest, time.monotonic() - began)
+            fault = siw_fault(rig, time.monotonic() - began)
         return "FAILED", text, fault
     finally:
         if rig:
@@ -222,7 +236,7 @@ def run_case(name, function, weft, guests, keep):
     result, text, fault = run_once(name, function, weft, guests, keep)
     if fault:
         result, text, _ = run_once(name, function, weft, guests, keep)
-        text = f", the second time; the first time siw left: {fault}{text}"
+        text = f", the second time; the first time: {fault}{text}"
     print(f"{result} {name} ({time.monotonic() - began:.1f} s){text}", flush=True)
     return result
 

@@ -50,7 +50,7 @@ class Wire:
     def __init__(self, path, keeps_segments=True):
         self.path, self.keeps_segments = path, keeps_segments
         self.frames, self.complaints, self.opcodes = [], set(), []
-        self.good = self.bad = 0
+        self.good, self.bad_from = 0, collections.Counter()
         self.ulpdu_max, self.segment_max = collections.Counter(), collections.Counter()
         self.fpdus = collections.Counter()
         self._read()
@@ -97,7 +97,7 @@ class Wire:
                 self.ulpdu_max[sender] = max(self.ulpdu_max[sender], int(text.split()[2]))
             elif text.startswith("CRC check: "):
                 self.good += "(Good CRC32)" in text
-                self.bad += "(Bad CRC32" in text
+                self.bad_from[sender] += "(Bad CRC32" in text
             elif found := re.search(r"OpCode: (.*) \(0x", text):
                 self.opcodes.append((sender, found[1]))
 
@@ -129,6 +129,7 @@ class Wire:
                 return frame
         raise Failure(f"no MPA {kind} in the capture")
 
+    bad = property(lambda self: self.bad_from.total())
     request = property(lambda self: self.first("Request"))
     reply = property(lambda self: self.first("Reply"))
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""perftest: ib_{write,read,send,atomic}_{bw,lat} over the connection manager (-R), in their modes.
+"""perftest: ib_{write,read,send,atomic}_{bw,lat} in their modes.
+
+Over the connection manager (-R), and at the end by ibv_modify_qp in persona ib.
 
 The latency test of Writes waits for the data's last octet to change; the others count completions:
 whether all octets arrive whole is shown by rping -V. What this tool cannot do on an iWARP device:

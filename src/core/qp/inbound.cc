@@ -70,7 +70,7 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       received.consumed = arrived.size();
       return received;
     }
-    const auto found = deframer_.next(remaining.list());
+    const auto found = deframer_.next(remaining.list(), landed_);
     if (const auto* needs = std::get_if<FPDUNeeds>(&found)) {
       if (remaining.complete()) received.wanted = needs->octets_total;
       return received;
@@ -87,6 +87,7 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       nudge_at_.reset();
       if (stream_.role == Role::Responder) notify(QPNotice::Kind::FirstFPDUArrived);
     }
+    forget_landing();
     if (handle_segment(fpdu.ulpdu, now) == SegmentFate::HeldBack) {
       received.held_back = true;
       return received;
@@ -133,6 +134,11 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
     default: return handle_send(segment, ulpdu, now);  // judge_header lets only the Sends by
   }
   return SegmentFate::Consumed;
+}
+
+// Placement: what was received straight into its place is there already.
+bool QP::put(std::uint8_t* target, Octets run) {
+  return run.data() == target || mover_.place(target, run);
 }
 
 // With no work open there is nothing left for the peer to say but a Terminate, the answer to an RTR

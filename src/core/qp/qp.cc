@@ -100,6 +100,7 @@ void QP::forget_stream() {
   produced_ = accepted_ = flush_position_ = 0;
   nudges_ = 0;
   nudge_at_.reset();
+  forget_landing();
   peer_closed_ = terminate_pending_ = peer_gone_ = false;
   lost_status_ = WorkStatus::Flushed;
   terminate_sent_.reset();

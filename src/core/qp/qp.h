@@ -46,6 +46,15 @@ struct Received {
                              ///< one is posted. Stop reading the socket until then.
 };
 
+/// Memory for the rest of one FPDU's payload.
+struct Landing {
+  std::uint8_t* place = nullptr;
+  std::size_t octets = 0;
+  std::size_t landed = 0;   ///< of which are there (handle_landed)
+  std::size_t trailer = 0;  ///< octets of the FPDU behind its payload: PAD and CRC
+  std::size_t header = 0;   ///< and of what precedes the payload, as in a next one of its kind
+};
+
 /// What the transport has to do.
 enum class LLPAction : std::uint8_t {
   None,
@@ -70,7 +79,8 @@ struct QPNotice {
 ///
 /// Invariants: every WR taken from WorkQueues completes exactly once, each queue in posting order;
 /// never more than ord Reads open; messages of one direction are never interleaved (a Terminate
-/// alone may cut in between two segments); no octet is placed before CRC and all checks passed.
+/// alone may cut in between two segments); no octet is placed before CRC and all checks passed,
+/// but where the place is ours to know (find_landing).
 /// Outputs are drained after every call in this order: poll_transmit, poll_llp_action, poll_notice.
 /// Threads: none of its own; the engine's progress lock covers every call.
 class QP {
@@ -97,6 +107,19 @@ class QP {
   /// Octets that arrived, from the first one not consumed yet. Processes every whole FPDU, but
   /// takes at most a bounded number per call; `wanted` == 0 and consumed > 0 means call again.
   Received handle_octets(const OctetList& arrived, Instant now);
+  /// The rest of an FPDU's payload may be received straight into its place. `head`: what arrived of
+  /// the FPDU at the front, from its first octet, into staging. Empty: it has none, or of less than
+  /// `octets_min` octets, or not all in one run, or is not to be touched before its CRC is known:
+  /// stage it. Ask again before every further receive, with the same `head`: if it has none then,
+  /// the memory was taken back (handle_landing_fault). When it is full, offer the FPDU to
+  /// handle_octets as [head][place][trailer and more].
+  std::optional<Landing> find_landing(Octets head, std::size_t octets_min, Instant now);
+  /// `octets` more of it were received. Tell at once, under the lock under which they came: another
+  /// stream may use the same memory. False: they cannot be read any more (handle_landing_fault).
+  bool handle_landed(Octets head, const Landing&, std::size_t octets);
+  /// The place of what landed already is gone, or the transport cannot write to it (EFAULT). What
+  /// of the FPDU lies in staging is to be offered as what it is: the QP drops it.
+  void handle_landing_fault(Octets head, Instant now);
   /// The transport took `octets` more of what poll_transmit produced, in order.
   void handle_sent(std::size_t octets, Instant now);
   /// The transport could not read registered memory that a batch references (EFAULT).
@@ -143,8 +166,8 @@ class QP {
   std::optional<wire::TermError> terminate_received() const;
 
   // The rest is private, one idea per file: qp.cc (life and inputs), outbound.cc (what goes next),
-  // outbound_work.cc, nudge.cc, inbound*.cc (one per message kind), terminate.cc, teardown.cc,
-  // flush.cc.
+  // outbound_work.cc, nudge.cc, inbound*.cc (one per message kind), landing.cc, terminate.cc,
+  // teardown.cc, flush.cc.
  private:
   enum class OutboundMessage : std::uint8_t { None, Work, Response };
   enum class SegmentFate : std::uint8_t { Consumed, HeldBack };
@@ -198,6 +221,7 @@ class QP {
   WorkStatus scatter(UlpduCursor&);
   void deliver_send(const ArrivedSegment&, Instant now);
   void complete_receive(WorkStatus, bool invalidated);
+  bool put(std::uint8_t* target, Octets run);
   void handle_write(const ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_read_request(ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_read_response(const ArrivedSegment&, UlpduCursor&, Instant now);
@@ -210,6 +234,13 @@ class QP {
   void fail_read(const ArrivedSegment&, wire::TermError, WorkStatus, Instant now);
   void handle_terminate(UlpduCursor&, Instant now);
   void blame_work(const wire::Terminate&);
+
+  // landing.cc
+  void forget_landing() { landed_ = {}, landing_ = nullptr; }
+  std::uint8_t* place_of(const ArrivedSegment&, std::size_t octets, Instant now);
+  std::uint8_t* place_of_send(const ArrivedSegment&, std::size_t octets, Instant now);
+  std::uint8_t* place_of_response(const ArrivedSegment&, std::size_t octets);
+  std::uint8_t* place_of_write(const ArrivedSegment&, std::size_t octets);
 
   // terminate.cc
   void protocol_error(wire::TermError, const ArrivedSegment*, Instant now);
@@ -270,6 +301,8 @@ class QP {
 
   // Inbound.
   Deframer deframer_;
+  Summed landed_;  ///< of the FPDU at the front: staged head and landed payload
+  const std::uint8_t* landing_ = nullptr;  ///< where that payload begins, if some of it landed
   std::uint32_t ird_ = 0;
   bool first_fpdu_arrived_ = false;
   MSN expected_send_msn_;

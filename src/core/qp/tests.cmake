@@ -8,6 +8,7 @@ weft_test(core_qp
     qp/fence_test.cc
     qp/flush_test.cc
     qp/immediate_test.cc
+    qp/landing_test.cc
     qp/nudge_test.cc
     qp/paired_test.cc
     qp/qp_state_test.cc

@@ -1,7 +1,6 @@
 // Large payload goes from the transport straight into its place, before its FPDU is whole.
 #include <sys/mman.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <vector>
 
@@ -55,6 +54,11 @@ Bytes send_of(const Bytes& payload, std::uint32_t msn = 1, std::uint32_t mo = 0,
   return fpdu(header, payload);
 }
 
+/// What a peer placed, seen as a program sees a Write: without anything that orders the two.
+[[gnu::no_sanitize("thread")]] std::uint8_t look_at(const volatile std::uint8_t* octet) {
+  return *octet;
+}
+
 /// A responder with one receive of mapped memory, and an initiator that sends what it is told.
 class LandingTest : public PairTest {
  protected:
@@ -96,7 +100,7 @@ class LandingTest : public PairTest {
   bool wait_octet(std::size_t at, std::uint8_t value) {
     return server->wait_until([&] {
       server->progress();
-      return std::atomic_ref(memory[at]).load() == value;
+      return look_at(memory + at) == value;
     });
   }
   /// Lets the server take what was given so far, without a sign that it did.
@@ -173,8 +177,8 @@ TEST_P(LandingTest, AWriteWaitsForItsCRC) {
   settle();
   give(octets, 100, octets.size() - 1);
   settle();
-  EXPECT_EQ(std::atomic_ref(memory[0]).load(), 0);
-  EXPECT_EQ(std::atomic_ref(memory[kPayload / 2]).load(), 0);
+  EXPECT_EQ(look_at(memory), 0);
+  EXPECT_EQ(look_at(memory + kPayload / 2), 0);
   give(octets, octets.size() - 1, octets.size());
   EXPECT_TRUE(wait_octet(kPayload - 1, payload_of(kPayload).back()));
 }

@@ -89,7 +89,7 @@ struct QPStatus {
   std::uint16_t ird = 0, ord = 0;
   std::uint16_t terminate_sent = 0, terminate_received = 0;  ///< 0xLTCC, with the flags below
   bool has_terminate_sent = false, has_terminate_received = false;
-  bool peer_gone = false;  ///< paired: the stream is over, and nothing has been sent since
+  bool peer_gone = false;  ///< paired: the stream is over, and nothing has been flushed
 };
 enum class QPCommand : std::uint8_t { Close, Terminate, Fail, Reset };
 
@@ -109,6 +109,12 @@ struct PairRequest {
   sockaddr_storage remote = {};
   std::uint16_t ird = 0;       ///< Reads the peer may open at us
   std::uint16_t ord = 0;       ///< Reads we may open
+};
+
+/// How long the sends of a paired QP wait for its peer before they fail; zero: for ever.
+struct PairPatience {
+  Duration to_find{};  ///< one that was not found yet, from the first send on
+  Duration to_miss{};  ///< one that left
 };
 
 enum class ConnectionEventKind : std::uint8_t {
@@ -222,8 +228,9 @@ class Device {
   /// Begins to look for the peer; it has to do the same. EINVAL: the QP is not Idle or has no name,
   /// or it is to be its own peer. reset (command_qp) ends the search.
   virtual Result<void> pair_qp(const PairRequest&) = 0;
-  /// How long the sends of a QP that is still looking wait; zero: for ever.
-  virtual Result<void> set_pair_patience(QPNumber, Duration) = 0;
+  /// Until it is set: for ever. When it is over the oldest send completes with RetryExceeded, the
+  /// rest is flushed, and the QP is in Error.
+  virtual Result<void> set_pair_patience(QPNumber, const PairPatience&) = 0;
 
   // Doorbells: entries were published on that ring.
   virtual void ring_send(QPNumber) = 0;

@@ -80,6 +80,7 @@ class QueuePair final : public core::WorkQueues {
   Connection* connection = nullptr;  ///< the one it is bound to, or null
   std::uint32_t name = 0;            ///< by which a peer finds it; 0: none (rendezvous.h)
   bool searching = false;            ///< for that peer
+  device::PairPatience patience;     ///< with that peer
   bool last_receive_reported = false;
   bool fatal_reported = false;  ///< QPFatal was, which says all about the Terminate that follows
 

@@ -63,6 +63,21 @@ class RendezvousTest : public PairTest {
     ASSERT_TRUE(sent.has_value());
     EXPECT_EQ(sent->status, CompletionStatus::Success);
   }
+  void meet() {
+    ASSERT_TRUE(pair(*client, a, b_name).ok());
+    ASSERT_TRUE(pair(*server, b, a_name).ok());
+    ASSERT_TRUE(reaches(*client, a, QPState::RTS));
+    ASSERT_TRUE(reaches(*server, b, QPState::RTS));
+  }
+  /// Up to where the client's QP has lost its stream.
+  void server_leaves() {
+    ASSERT_TRUE(server->rnic.destroy_qp(b.face.number).ok());
+    ASSERT_TRUE(client->wait_until([&] {
+      client->progress();
+      return client->rnic.query_qp(a.face.number)->peer_gone;
+    }));
+    ASSERT_TRUE(reaches(*client, a, QPState::Error));
+  }
   void nothing_is_told_of_connections() {
     EXPECT_FALSE(client->take_event().has_value());
     EXPECT_FALSE(server->take_event().has_value());
@@ -122,8 +137,9 @@ TEST_P(RendezvousTest, WithoutAPeerSendsFailWhenThePatienceIsOver) {
   ASSERT_TRUE(server->rnic.destroy_qp(b.face.number).ok());
   client->post_receive(a, 8, nullptr, 0, 0);
   ASSERT_TRUE(pair(*client, a, gone).ok());
-  ASSERT_TRUE(
-      client->rnic.set_pair_patience(a.face.number, std::chrono::milliseconds(50)).ok());
+  ASSERT_TRUE(client->rnic
+                  .set_pair_patience(a.face.number, {.to_find = std::chrono::milliseconds(50)})
+                  .ok());
   // Nothing to send, nothing to lose.
   for (int i = 0; i < 100; ++i) {
     client->progress();
@@ -142,17 +158,17 @@ TEST_P(RendezvousTest, WithoutAPeerSendsFailWhenThePatienceIsOver) {
 }
 
 TEST_P(RendezvousTest, APeerThatLeavesIsNoticedWhenSomethingIsSent) {
-  ASSERT_TRUE(pair(*client, a, b_name).ok());
-  ASSERT_TRUE(pair(*server, b, a_name).ok());
-  ASSERT_TRUE(reaches(*client, a, QPState::RTS));
-  ASSERT_TRUE(reaches(*server, b, QPState::RTS));
+  meet();
   client->post_receive(a, 3, nullptr, 0, 0);
-  ASSERT_TRUE(server->rnic.destroy_qp(b.face.number).ok());
-  ASSERT_TRUE(client->wait_until([&] {
+  ASSERT_TRUE(client->rnic
+                  .set_pair_patience(a.face.number, {.to_miss = std::chrono::milliseconds(20)})
+                  .ok());
+  server_leaves();
+  // Nothing to send, nothing to miss.
+  for (int i = 0; i < 50; ++i) {
     client->progress();
-    return client->rnic.query_qp(a.face.number)->peer_gone;
-  }));
-  ASSERT_TRUE(reaches(*client, a, QPState::Error));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   EXPECT_TRUE(client->cq.completions.empty());
   client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 4});
   const auto sent = client->wait_completion();
@@ -161,6 +177,49 @@ TEST_P(RendezvousTest, APeerThatLeavesIsNoticedWhenSomethingIsSent) {
   EXPECT_EQ(client->wait_completion()->status, CompletionStatus::Flushed);
   EXPECT_TRUE(client->seen_async().empty());
   nothing_is_told_of_connections();
+}
+
+TEST_P(RendezvousTest, OpenWorkFailsOnlyWhenThePatienceIsOver) {
+  constexpr auto kPatience = std::chrono::milliseconds(300);
+  meet();
+  ASSERT_TRUE(client->rnic.set_pair_patience(a.face.number, {.to_miss = kPatience}).ok());
+  server_leaves();
+  const auto begun = std::chrono::steady_clock::now();
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 4});
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 5});
+  const auto first = client->wait_completion();
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kPatience);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->wr_id, 4u);
+  EXPECT_EQ(first->status, CompletionStatus::RetryExceeded);
+  EXPECT_EQ(client->wait_completion()->status, CompletionStatus::Flushed);
+  EXPECT_FALSE(client->rnic.query_qp(a.face.number)->peer_gone);
+}
+
+TEST_P(RendezvousTest, WithoutABoundItWaitsAndTheQPCanBeginAnewOrGo) {
+  meet();
+  server_leaves();
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 4});
+  for (int i = 0; i < 50; ++i) {
+    client->progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(client->cq.completions.empty());
+  ASSERT_TRUE(client->rnic.command_qp(a.face.number, device::QPCommand::Fail).ok());
+  EXPECT_EQ(client->wait_completion()->status, CompletionStatus::Flushed);
+  ASSERT_TRUE(client->rnic.command_qp(a.face.number, device::QPCommand::Reset).ok());
+  b = server->make_qp(2);
+  b_name = name(*server, b);
+  meet();
+  send_across(*client, a, *server, b);
+  ASSERT_TRUE(client->rnic
+                  .set_pair_patience(a.face.number, {.to_miss = std::chrono::milliseconds(20)})
+                  .ok());
+  server_leaves();
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 6});
+  ASSERT_TRUE(client->rnic.destroy_qp(a.face.number).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  client->progress();  // its patience ends with nobody there
 }
 
 TEST_P(RendezvousTest, OnlyTheNamedPeerGetsIn) {
@@ -230,11 +289,11 @@ TEST_P(RendezvousTest, MoreThanOnePortOfNames) {
   EXPECT_EQ(ports.size(), 2u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Placements, RendezvousTest,
-                         ::testing::Values(Placement::Inline, Placement::Thread),
-                         [](const auto& param) {
-                           return param.param == Placement::Inline ? "inline" : "thread";
-                         });
+const auto kBothPlacements = ::testing::Values(Placement::Inline, Placement::Thread);
+std::string placement_name(const ::testing::TestParamInfo<Placement>& info) {
+  return info.param == Placement::Inline ? "inline" : "thread";
+}
+INSTANTIATE_TEST_SUITE_P(Placements, RendezvousTest, kBothPlacements, placement_name);
 
 }  // namespace
 }  // namespace weft::engine

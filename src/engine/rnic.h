@@ -75,7 +75,7 @@ class Rnic final : public device::Device,
   Result<void> release(device::ConnectionNumber) override;
   Result<std::uint32_t> name_qp(device::QPNumber) override;
   Result<void> pair_qp(const device::PairRequest&) override;
-  Result<void> set_pair_patience(device::QPNumber, Duration) override;
+  Result<void> set_pair_patience(device::QPNumber, const device::PairPatience&) override;
 
   void ring_send(device::QPNumber) override;
   void ring_receive(device::QPNumber) override;
@@ -130,9 +130,9 @@ class Rnic final : public device::Device,
   void forget_connection(device::ConnectionNumber) override;
   void fail_unreachable(QueuePair&) override;
   void wake_at(Instant) override;
+  QueuePair* find_qp(device::QPNumber) override;
 
   bool is_pd(device::PDNumber) const;
-  QueuePair* find_qp(device::QPNumber);
   SharedReceiveQueue* find_srq(device::SRQNumber);
   Connection* find_connection(device::ConnectionNumber);
   Result<ListenerSlot*> begin_listen(const transport::Address&, int backlog, bool v6_only,

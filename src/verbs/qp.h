@@ -47,7 +47,7 @@ class QP {
     request.qp = number_;
     return shape_.pd->device().pair_qp(request);
   }
-  Result<void> set_pair_patience(Duration patience) {
+  Result<void> set_pair_patience(const device::PairPatience& patience) {
     return shape_.pd->device().set_pair_patience(number_, patience);
   }
   /// Drops the completions that were not polled yet.

@@ -108,13 +108,15 @@ class QP {
   /// CQ overflow, a failed SRQ, ...: an error of ours that ends this stream (0/2/07 or 0/0/00).
   void handle_local_error(wire::TermError error, Instant now);
 
-  /// The QP stands for one end of an InfiniBand connection: it does not notice that the other end
-  /// left until it has something to send. Then the oldest WR of the send queue completes with
-  /// RetryExceeded, and everything behind it is flushed. Holds until reset().
+  /// The QP stands for one end of an InfiniBand connection: when the other end leaves, nothing is
+  /// flushed. How long work may wait for it then is the host's to say. Holds until reset().
   void set_paired() { paired_ = true; }
-  /// Its stream is over, and nothing has been sent since.
+  /// Its stream is over, or about to be, and nothing has been flushed.
   bool peer_gone() const { return peer_gone_; }
-  /// A paired QP's peer cannot be found: Error, in that manner.
+  /// Work in the send queue waits for it.
+  bool misses_peer() const { return peer_gone_ && !send_queue_empty(); }
+  /// Work has waited long enough for a paired QP's peer: Error. The oldest WR of the send queue
+  /// completes with RetryExceeded, everything behind it is flushed.
   Result<void> fail_unreachable(Instant now);
 
   // Commands of the consumer. EINVAL where the state table has no row.
@@ -290,7 +292,7 @@ class QP {
   std::optional<wire::TermError> terminate_sent_;
   std::optional<wire::TermError> terminate_received_;
   bool paired_ = false;
-  bool peer_gone_ = false;            ///< paired, the stream is over, and nobody has noticed
+  bool peer_gone_ = false;            ///< paired, the stream is over, and nothing is flushed yet
   WorkStatus lost_status_ = WorkStatus::Flushed;  ///< of the first WR that the send queue flushes
   std::optional<Instant> deadline_;
   LLPAction action_ = LLPAction::None;

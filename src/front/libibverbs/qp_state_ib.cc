@@ -81,13 +81,15 @@ int to_ready_to_receive(QPObject* object, const ibv_qp_attr& attr) {
 }
 
 /// How long InfiniBand would try: the time-out of 4.096 us * 2^n, once and again for each retry,
-/// and hardware waits up to four times as long. Never less than the start of a process takes.
-Duration patience_of(const ibv_qp_attr& attr) {
-  constexpr Duration kPatienceMin = std::chrono::seconds(5);
+/// and hardware waits up to four times as long. To be found, a peer has at least the time that the
+/// start of a process takes.
+device::PairPatience patience_of(const ibv_qp_attr& attr) {
+  constexpr Duration kToFindMin = std::chrono::seconds(5);
   if (attr.timeout == 0) return {};
   const unsigned exponent = std::min<unsigned>(attr.timeout, 31);
   const Duration once(std::int64_t{4096} << exponent);
-  return std::max(once * (attr.retry_cnt + 1) * 4, kPatienceMin);
+  const Duration all = once * (attr.retry_cnt + 1) * 4;
+  return {.to_find = std::max(all, kToFindMin), .to_miss = all};
 }
 
 }  // namespace

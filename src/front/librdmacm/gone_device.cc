@@ -56,7 +56,9 @@ class GoneDevice final : public device::Device {
   Result<void> release(device::ConnectionNumber) override { return gone(); }
   Result<std::uint32_t> name_qp(device::QPNumber) override { return gone(); }
   Result<void> pair_qp(const device::PairRequest&) override { return gone(); }
-  Result<void> set_pair_patience(device::QPNumber, Duration) override { return gone(); }
+  Result<void> set_pair_patience(device::QPNumber, const device::PairPatience&) override {
+    return gone();
+  }
 
   void ring_send(device::QPNumber) override {}
   void ring_receive(device::QPNumber) override {}

@@ -241,7 +241,9 @@ class FakeDevice final : public device::Device {
   Result<void> release(device::ConnectionNumber) override { return unsupported(); }
   Result<std::uint32_t> name_qp(device::QPNumber) override { return unsupported(); }
   Result<void> pair_qp(const device::PairRequest&) override { return unsupported(); }
-  Result<void> set_pair_patience(device::QPNumber, Duration) override { return unsupported(); }
+  Result<void> set_pair_patience(device::QPNumber, const device::PairPatience&) override {
+    return unsupported();
+  }
 
   void ring_send(device::QPNumber) override { enter("ring_send"); }
   void ring_receive(device::QPNumber) override { enter("ring_receive"); }

@@ -61,7 +61,9 @@ class FakeDevice final : public device::Device {
   // Not used by the connection manager.
   Result<std::uint32_t> name_qp(device::QPNumber) override { return unused(); }
   Result<void> pair_qp(const device::PairRequest&) override { return unused(); }
-  Result<void> set_pair_patience(device::QPNumber, Duration) override { return unused(); }
+  Result<void> set_pair_patience(device::QPNumber, const device::PairPatience&) override {
+    return unused();
+  }
   Result<device::PDNumber> create_pd() override { return unused(); }
   Result<void> destroy_pd(device::PDNumber) override { return unused(); }
   Result<std::uint32_t> register_region(const device::RegionRequest&) override { return unused(); }

@@ -247,7 +247,9 @@ void Rendezvous::handle_request(const Noted& request) {
   const bool may_look_later = it == searches_.end() && qp->connection == nullptr &&
                               qp->core().state() == core::QPState::Idle;
   if (!may_look_later) return host_.refuse_connection(request.connection);
-  early_.push_back({request.connection, *request.hello, request.peer});
+  const Instant until = host_.now() + host_.early_patience();
+  early_.push_back({request.connection, *request.hello, request.peer, until});
+  host_.wake_at(until);
 }
 
 /// An attempt of ours came to nothing, or an early caller left.
@@ -278,6 +280,7 @@ std::optional<Instant> Rendezvous::deadline() const {
     consider(search.give_up);
   }
   for (const auto& [number, missing] : missing_) consider(missing.give_up);
+  for (const Early& early : early_) consider(early.until);
   return first;
 }
 
@@ -297,6 +300,11 @@ void Rendezvous::handle_timeouts() {
     stop_search(*qp);
     host_.fail_unreachable(*qp);
   }
+  std::erase_if(early_, [&](const Early& early) {
+    const bool over = early.until <= host_.now();
+    if (over) host_.refuse_connection(early.connection);
+    return over;
+  });
 }
 
 }  // namespace weft::engine

@@ -44,6 +44,8 @@ class RendezvousHost {
   virtual QueuePair* find_qp(device::QPNumber) = 0;
   /// The QP's work has waited for its peer long enough: it fails.
   virtual void fail_unreachable(QueuePair&) = 0;
+  /// How long a caller that came before its time is kept.
+  virtual Duration early_patience() const = 0;
   virtual Instant now() const = 0;
   virtual void wake_at(Instant) = 0;
 
@@ -51,7 +53,8 @@ class RendezvousHost {
   ~RendezvousHost() = default;
 };
 
-/// Bounds: one listener for 256 QPs; as many early requests as its listener lets wait.
+/// Bounds: one listener for 256 QPs; as many early requests as its listener lets wait, each for a
+/// while: who really looks for a QP comes again.
 /// Threads: the progress lock.
 class Rendezvous {
  public:
@@ -104,6 +107,7 @@ class Rendezvous {
     device::ConnectionNumber connection;
     Hello hello;
     transport::Address peer;
+    Instant until;
   };
   /// A QP with work for a peer that left.
   struct Missing {

@@ -222,6 +222,41 @@ TEST_P(RendezvousTest, WithoutABoundItWaitsAndTheQPCanBeginAnewOrGo) {
   client->progress();  // its patience ends with nobody there
 }
 
+class EarlyCallerTest : public RendezvousTest {
+ protected:
+  Settings make_settings() override {
+    Settings settings = RendezvousTest::make_settings();
+    settings.startup_timeout = std::chrono::milliseconds(200);
+    return settings;
+  }
+};
+
+TEST_P(EarlyCallerTest, IsKeptOnlyForAWhile) {
+  sockaddr_storage door = host("127.0.0.1");
+  reinterpret_cast<sockaddr_in&>(door).sin_port = htons(static_cast<std::uint16_t>(b_name >> 8));
+  std::array<std::uint8_t, 16> hello = {0x77, 0x65, 0x66, 0x74, 0, 1, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
+  for (std::size_t i = 0; i < 4; ++i) {
+    hello[8 + i] = static_cast<std::uint8_t>(b_name >> (24 - 8 * i));
+  }
+  RawPeer caller;
+  ASSERT_TRUE(caller.connect(door));
+  wire::StartupFrame request = testing::plain_request();
+  request.private_data = hello;
+  ASSERT_TRUE(caller.send(request));
+  const auto begun = std::chrono::steady_clock::now();
+  std::array<std::uint8_t, 64> reply;
+  ssize_t got = -1;
+  ASSERT_TRUE(server->wait_until([&] {
+    server->progress();
+    got = caller.receive(reply.data(), reply.size());
+    return got >= 0;
+  }));
+  // Well after a refusal would have come that was no question of time.
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(100));
+  ASSERT_GT(got, 16);
+  EXPECT_NE(reply[16] & 0x20, 0) << "the Reply does not reject";
+}
+
 TEST_P(RendezvousTest, OnlyTheNamedPeerGetsIn) {
   QPHandle other = client->make_qp(3);
   const std::uint32_t other_name = name(*client, other);
@@ -294,6 +329,7 @@ std::string placement_name(const ::testing::TestParamInfo<Placement>& info) {
   return info.param == Placement::Inline ? "inline" : "thread";
 }
 INSTANTIATE_TEST_SUITE_P(Placements, RendezvousTest, kBothPlacements, placement_name);
+INSTANTIATE_TEST_SUITE_P(Placements, EarlyCallerTest, kBothPlacements, placement_name);
 
 }  // namespace
 }  // namespace weft::engine

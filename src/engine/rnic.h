@@ -131,6 +131,7 @@ class Rnic final : public device::Device,
   void fail_unreachable(QueuePair&) override;
   void wake_at(Instant) override;
   QueuePair* find_qp(device::QPNumber) override;
+  Duration early_patience() const override { return settings_.startup_timeout; }
 
   bool is_pd(device::PDNumber) const;
   SharedReceiveQueue* find_srq(device::SRQNumber);

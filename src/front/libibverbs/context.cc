@@ -38,6 +38,8 @@ void shut_after_fork(ContextObject* context) {
   };
 }
 
+}  // namespace
+
 void register_fork_handlers() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -54,6 +56,8 @@ void register_fork_handlers() {
                    });
   });
 }
+
+namespace {
 
 void set_plain_operations(ibv_context_ops* ops) {
   // The slots that begin with _compat hold functions that no program calls: today's go by symbol.

@@ -63,6 +63,9 @@ class RendezvousTest : public PairTest {
     ASSERT_TRUE(sent.has_value());
     EXPECT_EQ(sent->status, CompletionStatus::Success);
   }
+  void set_patience(const device::PairPatience& patience) {
+    ASSERT_TRUE(client->rnic.modify_qp(a.face.number, {.patience = patience}).ok());
+  }
   void meet() {
     ASSERT_TRUE(pair(*client, a, b_name).ok());
     ASSERT_TRUE(pair(*server, b, a_name).ok());
@@ -137,9 +140,7 @@ TEST_P(RendezvousTest, WithoutAPeerSendsFailWhenThePatienceIsOver) {
   ASSERT_TRUE(server->rnic.destroy_qp(b.face.number).ok());
   client->post_receive(a, 8, nullptr, 0, 0);
   ASSERT_TRUE(pair(*client, a, gone).ok());
-  ASSERT_TRUE(client->rnic
-                  .set_pair_patience(a.face.number, {.to_find = std::chrono::milliseconds(50)})
-                  .ok());
+  set_patience({.to_find = std::chrono::milliseconds(50)});
   // Nothing to send, nothing to lose.
   for (int i = 0; i < 100; ++i) {
     client->progress();
@@ -160,9 +161,7 @@ TEST_P(RendezvousTest, WithoutAPeerSendsFailWhenThePatienceIsOver) {
 TEST_P(RendezvousTest, APeerThatLeavesIsNoticedWhenSomethingIsSent) {
   meet();
   client->post_receive(a, 3, nullptr, 0, 0);
-  ASSERT_TRUE(client->rnic
-                  .set_pair_patience(a.face.number, {.to_miss = std::chrono::milliseconds(20)})
-                  .ok());
+  set_patience({.to_miss = std::chrono::milliseconds(20)});
   server_leaves();
   // Nothing to send, nothing to miss.
   for (int i = 0; i < 50; ++i) {
@@ -182,7 +181,7 @@ TEST_P(RendezvousTest, APeerThatLeavesIsNoticedWhenSomethingIsSent) {
 TEST_P(RendezvousTest, OpenWorkFailsOnlyWhenThePatienceIsOver) {
   constexpr auto kPatience = std::chrono::milliseconds(300);
   meet();
-  ASSERT_TRUE(client->rnic.set_pair_patience(a.face.number, {.to_miss = kPatience}).ok());
+  set_patience({.to_miss = kPatience});
   server_leaves();
   const auto begun = std::chrono::steady_clock::now();
   client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 4});
@@ -212,9 +211,7 @@ TEST_P(RendezvousTest, WithoutABoundItWaitsAndTheQPCanBeginAnewOrGo) {
   b_name = name(*server, b);
   meet();
   send_across(*client, a, *server, b);
-  ASSERT_TRUE(client->rnic
-                  .set_pair_patience(a.face.number, {.to_miss = std::chrono::milliseconds(20)})
-                  .ok());
+  set_patience({.to_miss = std::chrono::milliseconds(20)});
   server_leaves();
   client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 6});
   ASSERT_TRUE(client->rnic.destroy_qp(a.face.number).ok());

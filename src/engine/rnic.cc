@@ -352,10 +352,29 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
     if (qp->srq() == nullptr) qp->want_receive();
   } else if (qp->core().state() == core::QPState::Idle) {
     qp->unwant_receive();
+    qp->drain_awaited = false;
     qp->last_receive_reported = qp->fatal_reported = false;
   }
   serve(*qp);
   return result;
+}
+
+Result<void> Rnic::modify_qp(device::QPNumber number, const device::QPAttributes& wanted) try {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  core::QP& core = qp->core();
+  if (wanted.remote_access) core.set_remote_access(*wanted.remote_access);
+  if (wanted.ord) core.set_ord(*wanted.ord);
+  if (wanted.patience) rendezvous_.set_patience(*qp, *wanted.patience);
+  if (!wanted.sends_paused) return {};
+  core.pause_sends(*wanted.sends_paused);
+  qp->drain_awaited = *wanted.sends_paused && wanted.tell_drained;
+  serve(*qp);
+  if (qp->take_drained()) report_async(device::AsyncEventKind::SendsDrained, *qp);
+  return {};
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<device::QPStatus> Rnic::query_qp(device::QPNumber number) {
@@ -365,6 +384,7 @@ Result<device::QPStatus> Rnic::query_qp(device::QPNumber number) {
   core::QP& core = qp->core();
   device::QPStatus status;
   status.state = static_cast<device::QPState>(core.state());
+  status.sends_drained = core.sends_drained();
   status.peer_gone = core.peer_gone();
   status.ird = core.stream().ird;
   status.ord = core.stream().ord;

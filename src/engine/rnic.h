@@ -59,6 +59,7 @@ class Rnic final : public device::Device,
   Result<device::QPFace> create_qp(const device::QPRequest&) override;
   Result<void> destroy_qp(device::QPNumber) override;
   Result<void> command_qp(device::QPNumber, device::QPCommand) override;
+  Result<void> modify_qp(device::QPNumber, const device::QPAttributes&) override;
   Result<device::QPStatus> query_qp(device::QPNumber) override;
 
   Result<device::ListenerNumber> listen(const sockaddr* local, int backlog, bool v6_only,
@@ -75,7 +76,6 @@ class Rnic final : public device::Device,
   Result<void> release(device::ConnectionNumber) override;
   Result<std::uint32_t> name_qp(device::QPNumber) override;
   Result<void> pair_qp(const device::PairRequest&) override;
-  Result<void> set_pair_patience(device::QPNumber, const device::PairPatience&) override;
 
   void ring_send(device::QPNumber) override;
   void ring_receive(device::QPNumber) override;

@@ -182,17 +182,6 @@ Result<void> Rnic::pair_qp(const device::PairRequest& request) try {
   return kOutOfMemory;
 }
 
-Result<void> Rnic::set_pair_patience(device::QPNumber number,
-                                     const device::PairPatience& patience) try {
-  Entry entry(*this);
-  QueuePair* qp = find_qp(number);
-  if (qp == nullptr) return Error{EINVAL, "no such QP"};
-  rendezvous_.set_patience(*qp, patience);
-  return {};
-} catch (const std::bad_alloc&) {
-  return kOutOfMemory;
-}
-
 Result<RendezvousHost::Listening> Rnic::listen_anywhere(std::uint64_t cookie) {
   constexpr int kBacklog = 512;
   sockaddr_in6 any = {};

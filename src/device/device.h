@@ -31,6 +31,7 @@ enum RegionAccess : std::uint32_t {
   kRemoteAtomic = 1u << 3,
   kWindowBind = 1u << 4,
   kZeroBased = 1u << 5,
+  kNull = 1u << 7,  ///< no memory: reading gives zeros, what is written is lost; address is ignored
 };
 
 struct RegionRequest {

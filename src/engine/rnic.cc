@@ -59,6 +59,7 @@ Rnic::Rnic(const Settings& settings, device::Events& events, transport::Transpor
 Rnic::~Rnic() {
   thread_.reset();
   connections_.clear();
+  if (null_memory_ != nullptr) ::munmap(null_memory_, 2 * core::kNullOctets);
   for (std::uint32_t slot = 0; slot < kQPCountMax; ++slot) {
     delete qps_[slot].load(std::memory_order_relaxed);
   }
@@ -108,8 +109,16 @@ Result<void> Rnic::destroy_pd(device::PDNumber pd) {
   return {};
 }
 
-Result<core::RegionAttributes> Rnic::region_attributes(const device::RegionRequest& r) const {
+Result<core::RegionAttributes> Rnic::region_attributes(const device::RegionRequest& r) {
+  static_assert(int{device::kNull} == int{core::kNull} &&
+                int{device::kZeroBased} == int{core::kZeroBased});
   if (!is_pd(r.pd)) return kNoPD;
+  if ((r.access & device::kNull) != 0) {
+    if (null_memory_ == nullptr) null_memory_ = reserve_memory(2 * core::kNullOctets);
+    if (null_memory_ == nullptr) return Error{ENOMEM, "no address space for a null region"};
+    return core::RegionAttributes{
+        .pd = {r.pd}, .access = r.access, .address = null_memory_, .octets = r.octets};
+  }
   return core::RegionAttributes{
       .pd = {r.pd},
       .stream = {r.qp},
@@ -142,8 +151,10 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
   Entry entry(*this);
   const std::optional<core::RegionAttributes> region = memory_->find({stag});
   if (const Result<void> done = memory_->deregister({stag}); !done) return done;
+  // What a batch references of a null region stays.
+  if (!region || (region->access & core::kNull) != 0) return {};
   for (auto& [number, connection] : connections_) {
-    if (region && connection->references(region->address, region->octets)) {
+    if (connection->references(region->address, region->octets)) {
       connection->handle_memory_gone();
       connection->serve();
     }

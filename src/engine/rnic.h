@@ -139,7 +139,7 @@ class Rnic final : public device::Device,
   Result<ListenerSlot*> begin_listen(const transport::Address&, int backlog, bool v6_only,
                                      std::uint64_t cookie);
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
-  Result<core::RegionAttributes> region_attributes(const device::RegionRequest&) const;
+  Result<core::RegionAttributes> region_attributes(const device::RegionRequest&);
   void tick();
   void mark_rung(QueuePair&);
   void serve_rung();
@@ -172,6 +172,7 @@ class Rnic final : public device::Device,
 
   std::unique_ptr<std::uint8_t, void (*)(std::uint8_t*)> memory_storage_;
   std::optional<core::MemoryTable> memory_;
+  std::uint8_t* null_memory_ = nullptr;  ///< of null regions; made with the first
   std::vector<std::uint32_t>
       pd_users_;  ///< index PDNumber: QPs and SRQs + 1 when it exists, 0: free
   std::unordered_map<device::CQNumber, std::unique_ptr<CompletionQueue>> cqs_;

@@ -14,10 +14,10 @@ namespace {
 ibv_context* extra = nullptr;
 
 // Whoever opens a device through librdmacm takes its lock of the devices first and then libibverbs'
-// lock of the open contexts. A fork has to take them in that order, so libibverbs has to register its
-// handlers first: those before a fork run from the last to the first. What is registered between the
-// connection manager's beginning and the first device to be opened tells: here, libibverbs' lock
-// would be taken already if its handler came after.
+// lock of the open contexts. A fork has to take them in that order, so libibverbs has to register
+// its handlers first: those before a fork run from the last to the first. What is registered
+// between the connection manager's beginning and the first device to be opened tells: here,
+// libibverbs' lock would be taken already if its handler came after.
 TEST(ForkOrder, LibibverbsRegistersBeforeTheConnectionManager) {
   ::alarm(60);  // a fork that waits for itself ends the test
   rdma_event_channel* channel = rdma_create_event_channel();

@@ -1,5 +1,5 @@
-// What the consumer may change while a QP lives: the peer's rights, the ORD, and a pause of the send
-// queue.
+// What the consumer may change while a QP lives: the peer's rights, the ORD, and a pause of the
+// send queue.
 #include "core/qp/testing/pair.h"
 
 namespace weft::core::testing {

@@ -15,6 +15,12 @@ struct QPObject;
 // context.cc
 /// Once in a process; more calls do nothing.
 void register_fork_handlers();
+// mr.cc
+ibv_mr* alloc_null_mr(ibv_pd* pd);
+// pd.cc
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
 // poll.cc
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);

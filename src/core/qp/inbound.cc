@@ -99,6 +99,16 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
   return received;
 }
 
+// The memory's own rights first: an STag that is none is to be called so.
+//= SEC-01
+Result<std::uint8_t*, MemoryFault> QP::check_remote(STag stag, std::uint64_t to,
+                                                    std::uint64_t octets,
+                                                    std::uint32_t right) const {
+  const auto place = memory_.check(stag, to, octets, right, requester());
+  if (place && (remote_access_ & right) == 0) return MemoryFault::Access;
+  return place;
+}
+
 //= RDM-01 DDP-05
 QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
   ArrivedSegment segment;

@@ -131,14 +131,30 @@ class QP {
   /// CQ overflow, a failed SRQ, ...: an error of ours that ends this stream (0/2/07 or 0/0/00).
   void handle_local_error(wire::TermError error, Instant now);
 
-  /// The QP stands for one end of an InfiniBand connection: it does not notice that the other end
-  /// left until it has something to send. Then the oldest WR of the send queue completes with
-  /// RetryExceeded, and everything behind it is flushed. Holds until reset().
+  /// The QP stands for one end of an InfiniBand connection: when the other end leaves, nothing is
+  /// flushed. How long work may wait for it then is the host's to say. Holds until reset().
   void set_paired() { paired_ = true; }
-  /// Its stream is over, and nothing has been sent since.
+  /// Its stream is over, or about to be, and nothing has been flushed.
   bool peer_gone() const { return peer_gone_; }
-  /// A paired QP's peer cannot be found: Error, in that manner.
+  /// Work in the send queue waits for it.
+  bool misses_peer() const {
+    return peer_gone_ && !send_queue_empty() && !(paused_ && sends_drained());
+  }
+  /// Work has waited long enough for a paired QP's peer: Error. The oldest WR of the send queue
+  /// completes with RetryExceeded, everything behind it is flushed.
   Result<void> fail_unreachable(Instant now);
+
+  // What the consumer may change at any time. reset() undoes all of it.
+  /// What the peer may do with memory, whatever that memory allows: bits of RemoteWrite, RemoteRead
+  /// and RemoteAtomic; all of them until set. A request beyond it is an access violation (RFC 5040
+  /// §8.1.1), unless it is about no octet.
+  void set_remote_access(std::uint32_t rights) { remote_access_ = rights; }
+  /// Bounds the Reads and atomics that we have open, beside the stream's ORD.
+  void set_ord(std::uint16_t ord);
+  /// True: no WR is begun any more. Those that were go on, and what the peer asks for is answered.
+  void pause_sends(bool paused) { paused_ = paused; }
+  /// No WR is begun and not completed.
+  bool sends_drained() const;
 
   // Commands of the consumer. EINVAL where the state table has no row.
   Result<void> close(Instant now);        ///< modify Closing: FIN if the SQ is empty, else BadClose
@@ -176,6 +192,9 @@ class QP {
   bool step(QPEvent event);
   void forget_stream();
   bool silent() const;
+  void settle_ord();
+  Result<std::uint8_t*, MemoryFault> check_remote(STag, std::uint64_t to, std::uint64_t octets,
+                                                  std::uint32_t right) const;
 
   // outbound.cc
   bool start_next(Instant now);
@@ -279,6 +298,12 @@ class QP {
   StreamParameters stream_;
   bool bound_ = false;                ///< a stream was bound and its Closed notice is still owed
 
+  // The consumer's.
+  static constexpr std::uint32_t kRemoteAll = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+  std::uint32_t remote_access_ = kRemoteAll;
+  std::uint16_t ord_limit_ = 0xffff;
+  bool paused_ = false;
+
   // Outbound.
   Framer framer_;
   std::uint32_t mulpdu_ = wire::kMulpduMin;
@@ -323,7 +348,7 @@ class QP {
   std::optional<wire::TermError> terminate_sent_;
   std::optional<wire::TermError> terminate_received_;
   bool paired_ = false;
-  bool peer_gone_ = false;            ///< paired, the stream is over, and nobody has noticed
+  bool peer_gone_ = false;            ///< paired, the stream is over, and nothing is flushed yet
   WorkStatus lost_status_ = WorkStatus::Flushed;  ///< of the first WR that the send queue flushes
   std::optional<Instant> deadline_;
   LLPAction action_ = LLPAction::None;

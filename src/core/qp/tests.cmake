@@ -2,6 +2,7 @@
 weft_test(core_qp
   SOURCES
     qp/atomic_test.cc
+    qp/attributes_test.cc
     qp/bind_test.cc
     qp/condition_test.cc
     qp/cq_state_test.cc

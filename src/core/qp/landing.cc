@@ -92,8 +92,7 @@ std::uint8_t* QP::place_of_response(const ArrivedSegment& segment, std::size_t o
 }
 
 std::uint8_t* QP::place_of_write(const ArrivedSegment& segment, std::size_t octets) {
-  const auto place =
-      memory_.check(segment.ddp.stag, segment.ddp.to, octets, kRemoteWrite, requester());
+  const auto place = check_remote(segment.ddp.stag, segment.ddp.to, octets, kRemoteWrite);
   return place ? *place : nullptr;
 }
 

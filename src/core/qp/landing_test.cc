@@ -100,6 +100,8 @@ TEST(QPLanding, WriteHasItsPlaceOnlyWithoutACRC) {
     if (crc) continue;
     land(b, octets, 40);
     EXPECT_EQ(*target.memory, pattern(kPayload));
+    b.qp->set_remote_access(kRemoteRead);
+    EXPECT_FALSE(find(b, Bytes(octets.begin(), octets.begin() + 40)));
   }
 }
 

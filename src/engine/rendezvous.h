@@ -64,6 +64,9 @@ class Rendezvous {
   /// The QP is being destroyed.
   void forget(QueuePair&);
 
+  /// The QP with this name, or null.
+  QueuePair* find(std::uint32_t name);
+
   /// Work was posted on a QP that is still looking: from now on its patience counts.
   void handle_work(QueuePair&);
   /// Of a connection or listener with our cookie. Only noted, because the connection that reports
@@ -116,7 +119,6 @@ class Rendezvous {
     std::optional<Instant> give_up;
   };
 
-  QueuePair* find(std::uint32_t name);
   Result<Port*> port_with_room();
   void attempt(Search&);
   void accept(Search&, device::ConnectionNumber);

@@ -384,6 +384,11 @@ QueuePair* Rnic::find_qp(device::QPNumber number) {
   return qp != nullptr && qp->number() == number ? qp : nullptr;
 }
 
+QueuePair* Rnic::find_qp(const device::ConnectRequest& request) {
+  QueuePair* named = request.by_name ? rendezvous_.find(request.qp) : nullptr;
+  return named != nullptr ? named : find_qp(request.qp);
+}
+
 Result<void> Rnic::arm_cq(device::CQNumber number, bool solicited_only) {
   Entry entry(*this);
   const auto it = cqs_.find(number);

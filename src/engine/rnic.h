@@ -133,6 +133,8 @@ class Rnic final : public device::Device,
 
   bool is_pd(device::PDNumber) const;
   QueuePair* find_qp(device::QPNumber);
+  /// By number or, where a program gave it, by name.
+  QueuePair* find_qp(const device::ConnectRequest&);
   SharedReceiveQueue* find_srq(device::SRQNumber);
   Connection* find_connection(device::ConnectionNumber);
   Result<ListenerSlot*> begin_listen(const transport::Address&, int backlog, bool v6_only,

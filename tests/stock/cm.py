@@ -30,6 +30,11 @@ def ucmatose_many(bench, engine):
 
 
 @case
+def ucmatose_persona_ib(bench):
+    ucmatose_pair(bench, connections=3, options=("--persona", "ib"))
+
+
+@case
 def ucmatose_ipv6(bench):
     need_ipv6_loopback()
     ucmatose_pair(bench, address="::1")

@@ -57,7 +57,8 @@ def measure(bench, program, *words, sizes=(65536,), count=200, options=(),
         options = ("--persona", "ib", *options)
     if count:
         words += ["-n", count]
-    keywords = {"server_options": options, "client_options": options, **keywords}
+    keywords = {"server_options": options, "client_options": options,
+                "label": f"{program} -R" if managed else program, **keywords}
     server, client = bench.pair([program, *words], [program, *words, "127.0.0.1"], port, **keywords)
     for output in (server, client) if both_report else (client,):
         found = rows(output)
@@ -270,6 +271,19 @@ def by_modify_qp_events(bench, program):
 @variants(**ATOMIC)
 def by_modify_qp_atomic(bench, words):
     measure(bench, *words, sizes=[8], managed=False)
+
+
+@variants(**ALL, **{name: words[0] for name, words in ATOMIC.items() if "FETCH" in words[-1]})
+def by_modify_qp_refused_by_iwarp(bench, program):
+    port = free_port()
+    words = [program, "-F", "-p", port, "-d", "weft_lo", "-n", 5]
+    server = bench.run(*words).listens(port)
+    client = bench.run(*words, "127.0.0.1")
+    for end in (client, server):
+        expect(end.wait() != 0, f"{program} without -R works on an iWARP device")
+        expect("Failed to modify QP" in end.text(), "no word of why")
+    bench.facts.clear()
+    bench.limit(program, "iwarp", "connects by ibv_modify_qp, from GID and QPN")
 
 
 @case

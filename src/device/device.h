@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "base/octets.h"
 #include "base/result.h"
@@ -30,6 +31,7 @@ enum RegionAccess : std::uint32_t {
   kRemoteAtomic = 1u << 3,
   kWindowBind = 1u << 4,
   kZeroBased = 1u << 5,
+  kNull = 1u << 7,  ///< no memory: reading gives zeros, what is written is lost; address is ignored
 };
 
 struct RegionRequest {
@@ -89,9 +91,31 @@ struct QPStatus {
   std::uint16_t ird = 0, ord = 0;
   std::uint16_t terminate_sent = 0, terminate_received = 0;  ///< 0xLTCC, with the flags below
   bool has_terminate_sent = false, has_terminate_received = false;
-  bool peer_gone = false;  ///< paired: the stream is over, and nothing has been sent since
+  bool sends_drained = false;  ///< no send is begun and not done
+  bool peer_gone = false;  ///< paired: the stream is over, and nothing has been flushed
 };
 enum class QPCommand : std::uint8_t { Close, Terminate, Fail, Reset };
+
+/// How long the sends of a paired QP wait for its peer before they fail; zero: for ever.
+struct PairPatience {
+  Duration to_find{};  ///< one that was not found yet, from the first send on
+  Duration to_miss{};  ///< one that left
+};
+
+/// What of a QP may change while it lives. Reset brings the defaults back.
+struct QPAttributes {
+  /// What its peer may do, whatever the memory allows: kRemoteWrite, kRemoteRead, kRemoteAtomic.
+  /// By default all. What goes beyond is refused as an access violation.
+  std::optional<std::uint32_t> remote_access;
+  /// Reads and atomics that we may have open, if the connection allows as many.
+  std::optional<std::uint16_t> ord;
+  /// Until it is set: for ever. When it is over the oldest send completes with RetryExceeded, the
+  /// rest is flushed, and the QP is in Error.
+  std::optional<PairPatience> patience;
+  /// No send is begun any more; SendsDrained tells when those that were are done, if asked for.
+  std::optional<bool> sends_paused;
+  bool tell_drained = false;
+};
 
 /// Parameters of connect and accept.
 struct ConnectRequest {
@@ -142,6 +166,7 @@ enum class AsyncEventKind : std::uint8_t {
   QPAccessError,   ///< the peer was terminated for an access violation; cookie of the QP
   SRQLimit,        ///< fewer receives than the limit; cookie of the SRQ
   LastReceive,     ///< a QP with an SRQ is in Error and will take no more receives
+  SendsDrained,    ///< sends were paused, and no more is under way; cookie of the QP
 };
 struct AsyncEvent {
   AsyncEventKind kind;
@@ -196,6 +221,7 @@ class Device {
   /// Ends the stream (reset if still connected) and drops the queues without completions.
   virtual Result<void> destroy_qp(QPNumber) = 0;
   virtual Result<void> command_qp(QPNumber, QPCommand) = 0;
+  virtual Result<void> modify_qp(QPNumber, const QPAttributes&) = 0;
   virtual Result<QPStatus> query_qp(QPNumber) = 0;
 
   // Connections. Addresses are AF_INET or AF_INET6. Results arrive as ConnectionEvents.
@@ -223,8 +249,6 @@ class Device {
   /// Begins to look for the peer; it has to do the same. EINVAL: the QP is not Idle or has no name,
   /// or it is to be its own peer. reset (command_qp) ends the search.
   virtual Result<void> pair_qp(const PairRequest&) = 0;
-  /// How long the sends of a QP that is still looking wait; zero: for ever.
-  virtual Result<void> set_pair_patience(QPNumber, Duration) = 0;
 
   // Doorbells: entries were published on that ring.
   virtual void ring_send(QPNumber) = 0;

@@ -160,7 +160,14 @@ class Connection {
   /// What one receive brought. Nothing: also when the stream ended, which was dealt with.
   enum class Got : std::uint8_t { Nothing, Some, More };
   Got receive_once();
+  Got receive_staged();
+  Got receive_landing(const core::Landing&);
+  Got lose_landing();
+  Got handle_no_octets(const transport::IOResult&);
+  Octets front() const;
+  void make_room();
   void offer_received();
+  void offer_landed(const core::Landing&);
   bool receive_posted();
   void drop_received();
   bool borrow_received();
@@ -190,7 +197,11 @@ class Connection {
   std::vector<std::uint8_t> control_;        ///< startup octets the transport has not taken yet
   std::unique_ptr<ReceiveBuffer> received_;  ///< lent while octets wait in it
   std::vector<std::uint8_t> tail_;           ///< an idle connection's unfinished FPDU
-  std::unique_ptr<TransmitBuffer> batch_;    ///< lent while unsent
+  /// How much is staged of the front FPDU before the payload that is being received straight into
+  /// its place; its trailer follows. 0: all is staged.
+  std::size_t landing_head_ = 0;
+  std::size_t turn_octets_ = 0;            ///< received since this connection's turn began
+  std::unique_ptr<TransmitBuffer> batch_;  ///< lent while unsent
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message
   /// that waits for a receive although its sender left.
   std::optional<Instant> deadline_;

@@ -1,4 +1,5 @@
-// A connection's receiving half: from the transport through staging into the core.
+// A connection's receiving half: from the transport through staging, or straight into the place of
+// a large payload, into the core.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -12,14 +13,19 @@ namespace weft::engine {
 using transport::IOResult;
 
 namespace {
-/// Receives per readiness before other connections get their turn.
-constexpr int kReceivesPerTurn = 4;
+/// Octets received per readiness before other connections get their turn, and the receives that may
+/// take: a peer can make each of them short.
+constexpr std::size_t kOctetsPerTurn = 4 * kReceiveOctets;
+constexpr int kReceivesPerTurn = 32;
+/// Payload of which this much is still to come is received straight into its place.
+constexpr std::size_t kLandingOctetsMin = 16 * 1024;
 /// While fewer buffers than this are lent, a connection keeps its one across waits.
 constexpr std::size_t kBuffersLentFreely = 16;
 }  // namespace
 
 void Connection::read_stream() {
-  for (int i = 0; i < kReceivesPerTurn; ++i) {
+  turn_octets_ = 0;
+  for (int i = 0; i < kReceivesPerTurn && turn_octets_ < kOctetsPerTurn; ++i) {
     if (receive_once() != Got::More) break;
   }
   if (state_ != ConnectionState::Streaming) return;
@@ -32,6 +38,67 @@ void Connection::read_stream() {
 Connection::Got Connection::receive_once() {
   if (peer_closed_) return Got::Nothing;
   if (received_ == nullptr && !borrow_received()) return Got::Nothing;
+  make_room();
+  if (received_->begin == received_->end) return receive_staged();
+  const bool begun = landing_head_ != 0;
+  const auto landing =
+      qp_->core().find_landing(front(), begun ? 1 : kLandingOctetsMin, owner_.now());
+  if (begun && !landing) return lose_landing();
+  return landing ? receive_landing(*landing) : receive_staged();
+}
+
+Connection::Got Connection::receive_staged() {
+  ReceiveBuffer& buffer = *received_;
+  const std::size_t room = std::min(buffer.octets.size() - buffer.end, kReceiveOctets);
+  const iovec vector{buffer.octets.data() + buffer.end, room};
+  const IOResult r = stream_->receive({&vector, 1});
+  if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
+  owner_.refresh_now();
+  turn_octets_ += r.octets;
+  buffer.end += r.octets;
+  offer_received();
+  return state_ == ConnectionState::Streaming && !held_back_ && r.octets == room ? Got::More
+                                                                                 : Got::Some;
+}
+
+/// The rest of the payload goes into its place. Behind it, into staging, what ends this FPDU and
+/// the header of the next, so that the payload of that one can go straight into its place too.
+Connection::Got Connection::receive_landing(const core::Landing& landing) {
+  ReceiveBuffer& buffer = *received_;
+  if (landing_head_ == 0) landing_head_ = buffer.end - buffer.begin;
+  const std::size_t missing = landing.octets - landing.landed;
+  const std::size_t behind = buffer.end - buffer.begin - landing_head_;
+  const std::size_t room = landing.trailer + landing.header - behind;
+  const std::array<iovec, 2> vectors{iovec{landing.place + landing.landed, missing},
+                                     iovec{buffer.octets.data() + buffer.end, room}};
+  const IOResult r = stream_->receive(std::span(vectors).subspan(missing == 0 ? 1 : 0));
+  if (r.kind == IOResult::Kind::BadMemory) return lose_landing();
+  if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
+  owner_.refresh_now();
+  turn_octets_ += r.octets;
+  const std::size_t landed = std::min(r.octets, missing);
+  buffer.end += r.octets - landed;
+  if (!qp_->core().handle_landed(front(), landing, landed)) return lose_landing();
+  if (landed == missing) offer_landed(landing);
+  return state_ == ConnectionState::Streaming && r.octets == missing + room ? Got::More : Got::Some;
+}
+
+/// The program took the memory back, or unmapped it: the core ends the stream, and drops the rest.
+Connection::Got Connection::lose_landing() {
+  qp_->core().handle_landing_fault(front(), owner_.now());
+  landing_head_ = 0;
+  offer_received();
+  return Got::Some;
+}
+
+/// The octets staged of an unfinished FPDU, less what lies behind its payload.
+Octets Connection::front() const {
+  const ReceiveBuffer& buffer = *received_;
+  return {buffer.octets.data() + buffer.begin,
+          landing_head_ != 0 ? landing_head_ : buffer.end - buffer.begin};
+}
+
+void Connection::make_room() {
   ReceiveBuffer& buffer = *received_;
   if (buffer.begin == buffer.end) {
     buffer.begin = buffer.end = 0;
@@ -41,30 +108,19 @@ Connection::Got Connection::receive_once() {
     buffer.end -= buffer.begin;
     buffer.begin = 0;
   }
-  const std::size_t room = std::min(buffer.octets.size() - buffer.end, kReceiveOctets);
-  const iovec vector{buffer.octets.data() + buffer.end, room};
-  const IOResult r = stream_->receive({&vector, 1});
-  core::QP& core = qp_->core();
-  switch (r.kind) {
-    case IOResult::Kind::WouldBlock:
-      return Got::Nothing;
-    case IOResult::Kind::Moved:
-      owner_.refresh_now();
-      buffer.end += r.octets;
-      offer_received();
-      return state_ == ConnectionState::Streaming && !held_back_ && r.octets == room ? Got::More
-                                                                                  : Got::Some;
-    case IOResult::Kind::Closed:
-      peer_closed_ = true;
-      core.handle_peer_closed(owner_.now());
-      if (fin_sent_) core.handle_llp_lost(owner_.now());
-      break;
-    case IOResult::Kind::BadMemory:
-    case IOResult::Kind::Lost:
-      if (end_error_ == 0) end_error_ = r.error;
-      lose_stream();
-      return Got::Nothing;
+}
+
+/// Nothing moved: for now, or the stream ended.
+Connection::Got Connection::handle_no_octets(const IOResult& r) {
+  if (r.kind == IOResult::Kind::WouldBlock) return Got::Nothing;
+  if (r.kind != IOResult::Kind::Closed) {
+    if (end_error_ == 0) end_error_ = r.error;
+    lose_stream();
+    return Got::Nothing;
   }
+  peer_closed_ = true;
+  qp_->core().handle_peer_closed(owner_.now());
+  if (fin_sent_) qp_->core().handle_llp_lost(owner_.now());
   transmit();
   return Got::Nothing;
 }
@@ -95,7 +151,7 @@ void Connection::lose_stream() {
 void Connection::offer_received() {
   if (received_ == nullptr && (tail_.empty() || !borrow_received())) return;
   core::QP& core = qp_->core();
-  while (received_->begin < received_->end) {
+  while (landing_head_ == 0 && received_->begin < received_->end) {
     const Octets octets(received_->octets.data() + received_->begin,
                         received_->end - received_->begin);
     const core::Received done = core.handle_octets({std::span(&octets, 1)}, owner_.now());
@@ -109,6 +165,21 @@ void Connection::offer_received() {
     if (done.consumed == 0) break;
   }
   handle_notices();
+}
+
+/// Gives the core the FPDU whose payload has all been received into its place, once its trailer is
+/// here, and then what lies behind it.
+void Connection::offer_landed(const core::Landing& landing) {
+  ReceiveBuffer& buffer = *received_;
+  const Octets staged(buffer.octets.data() + buffer.begin, buffer.end - buffer.begin);
+  const std::array<Octets, 3> parts{staged.first(landing_head_),
+                                    Octets(landing.place, landing.octets),
+                                    staged.subspan(landing_head_)};
+  const core::Received done = qp_->core().handle_octets({parts}, owner_.now());
+  if (done.consumed == 0) return;
+  landing_head_ = 0;
+  buffer.begin += done.consumed - landing.octets;
+  offer_received();
 }
 
 /// Keeps an idle connection small: nothing, or the exact tail of one FPDU.
@@ -130,6 +201,7 @@ void Connection::spill_received() {
 void Connection::drop_received() {
   if (received_ != nullptr) owner_.receive_buffers().give_back(std::move(received_));
   tail_.clear();
+  landing_head_ = 0;
 }
 
 }  // namespace weft::engine

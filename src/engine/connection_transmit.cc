@@ -60,6 +60,9 @@ void Connection::transmit() {
   }
   handle_notices();
   if (state_ == ConnectionState::Dead) return;
+  if (qp_ != nullptr && qp_->take_drained()) {
+    owner_.report_async(device::AsyncEventKind::SendsDrained, *qp_);
+  }
   owner_.handle_interest(*this);
   owner_.handle_deadline(*this);
 }

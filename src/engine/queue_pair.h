@@ -66,6 +66,12 @@ class QueuePair final : public core::WorkQueues {
   SharedReceiveQueue* srq() { return srq_; }
   core::PD pd() const { return pd_; }
   std::uint64_t cookie() const { return request_.cookie; }
+  /// SendsDrained is due: once for each time it was asked for.
+  bool take_drained() {
+    if (!drain_awaited || !core_.sends_drained()) return false;
+    drain_awaited = false;
+    return true;
+  }
   /// A receive buffer is there to be taken.
   bool receive_pending() const;
 
@@ -80,6 +86,8 @@ class QueuePair final : public core::WorkQueues {
   Connection* connection = nullptr;  ///< the one it is bound to, or null
   std::uint32_t name = 0;            ///< by which a peer finds it; 0: none (rendezvous.h)
   bool searching = false;            ///< for that peer
+  device::PairPatience patience;     ///< with that peer
+  bool drain_awaited = false;        ///< SendsDrained is to be reported
   bool last_receive_reported = false;
   bool fatal_reported = false;  ///< QPFatal was, which says all about the Terminate that follows
 

@@ -96,6 +96,7 @@ Result<void> Rendezvous::pair(QueuePair& qp, const device::PairRequest& request)
     search.connects = search.local.is_before(search.remote);
   }
   stop_search(qp);
+  qp.patience = {};
   qp.core().set_paired();
   qp.searching = true;
   Search& kept = searches_[qp.number()] = std::move(search);
@@ -113,16 +114,17 @@ Result<void> Rendezvous::pair(QueuePair& qp, const device::PairRequest& request)
   return {};
 }
 
-void Rendezvous::set_patience(QueuePair& qp, Duration patience) {
+void Rendezvous::set_patience(QueuePair& qp, const device::PairPatience& patience) {
+  qp.patience = patience;
+  missing_.erase(qp.number());
   const auto it = searches_.find(qp.number());
-  if (it == searches_.end()) return;
-  it->second.patience = patience;
-  it->second.give_up.reset();
+  if (it != searches_.end()) it->second.give_up.reset();
   handle_work(qp);
 }
 
 void Rendezvous::stop_search(QueuePair& qp) {
   qp.searching = false;
+  missing_.erase(qp.number());
   const auto it = searches_.find(qp.number());
   if (it == searches_.end()) return;
   const device::ConnectionNumber connection = it->second.connection;
@@ -178,10 +180,17 @@ bool Rendezvous::fits(const Search& search, const Hello& hello,
 
 void Rendezvous::handle_work(QueuePair& qp) {
   const auto it = searches_.find(qp.number());
-  if (it == searches_.end() || it->second.give_up || !qp.send_pending()) return;
-  if (it->second.patience == Duration::zero()) return;
-  it->second.give_up = host_.now() + it->second.patience;
+  if (it == searches_.end()) return miss(qp);
+  if (it->second.give_up || !qp.send_pending()) return;
+  if (qp.patience.to_find == Duration::zero()) return;
+  it->second.give_up = host_.now() + qp.patience.to_find;
   host_.wake_at(*it->second.give_up);
+}
+
+void Rendezvous::miss(QueuePair& qp) {
+  if (!qp.core().misses_peer() || qp.patience.to_miss == Duration::zero()) return;
+  const Instant give_up = host_.now() + qp.patience.to_miss;
+  if (missing_.try_emplace(qp.number(), Missing{&qp, give_up}).second) host_.wake_at(give_up);
 }
 
 void Rendezvous::note(const device::ConnectionEvent& event) {
@@ -212,14 +221,19 @@ void Rendezvous::settle() {
         handle_failure(noted);
         break;
       case device::ConnectionEventKind::Disconnected:
-        break;  // the QP tells its program
+        if (QueuePair* qp = host_.find_qp(qp_of(noted.cookie))) miss(*qp);
+        break;
     }
   }
   noted_.clear();
 }
 
+device::QPNumber Rendezvous::qp_of(std::uint64_t cookie) {
+  return static_cast<device::QPNumber>(cookie & ~kRendezvousCookie);
+}
+
 Rendezvous::Search* Rendezvous::search_of(std::uint64_t cookie) {
-  const auto it = searches_.find(static_cast<device::QPNumber>(cookie & ~kRendezvousCookie));
+  const auto it = searches_.find(qp_of(cookie));
   return it == searches_.end() ? nullptr : &it->second;
 }
 
@@ -233,7 +247,9 @@ void Rendezvous::handle_request(const Noted& request) {
   const bool may_look_later = it == searches_.end() && qp->connection == nullptr &&
                               qp->core().state() == core::QPState::Idle;
   if (!may_look_later) return host_.refuse_connection(request.connection);
-  early_.push_back({request.connection, *request.hello, request.peer});
+  const Instant until = host_.now() + host_.early_patience();
+  early_.push_back({request.connection, *request.hello, request.peer, until});
+  host_.wake_at(until);
 }
 
 /// An attempt of ours came to nothing, or an early caller left.
@@ -242,6 +258,12 @@ void Rendezvous::handle_failure(const Noted& failure) {
   Search* search = search_of(failure.cookie);
   if (search == nullptr || search->connection != failure.connection) return;
   search->connection = 0;
+  if (search->qp->core().state() != core::QPState::Idle) {
+    // It was found, and left before its first message.
+    QueuePair& qp = *search->qp;
+    stop_search(qp);
+    return miss(qp);
+  }
   if (!search->connects) return;
   search->next_attempt = host_.now() + search->pause;
   search->pause = std::min(search->pause * 2, kPauseMax);
@@ -257,6 +279,8 @@ std::optional<Instant> Rendezvous::deadline() const {
     consider(search.next_attempt);
     consider(search.give_up);
   }
+  for (const auto& [number, missing] : missing_) consider(missing.give_up);
+  for (const Early& early : early_) consider(early.until);
   return first;
 }
 
@@ -269,10 +293,18 @@ void Rendezvous::handle_timeouts() {
       attempt(search);
     }
   }
+  for (const auto& [number, missing] : missing_) {
+    if (missing.give_up <= host_.now()) hopeless.push_back(missing.qp);
+  }
   for (QueuePair* qp : hopeless) {
     stop_search(*qp);
     host_.fail_unreachable(*qp);
   }
+  std::erase_if(early_, [&](const Early& early) {
+    const bool over = early.until <= host_.now();
+    if (over) host_.refuse_connection(early.connection);
+    return over;
+  });
 }
 
 }  // namespace weft::engine

@@ -40,8 +40,12 @@ class RendezvousHost {
                                   std::uint64_t cookie) = 0;
   virtual void refuse_connection(device::ConnectionNumber) = 0;
   virtual void forget_connection(device::ConnectionNumber) = 0;
-  /// The QP's peer cannot be found: it fails.
+  /// Null: it was destroyed.
+  virtual QueuePair* find_qp(device::QPNumber) = 0;
+  /// The QP's work has waited for its peer long enough: it fails.
   virtual void fail_unreachable(QueuePair&) = 0;
+  /// How long a caller that came before its time is kept.
+  virtual Duration early_patience() const = 0;
   virtual Instant now() const = 0;
   virtual void wake_at(Instant) = 0;
 
@@ -49,7 +53,8 @@ class RendezvousHost {
   ~RendezvousHost() = default;
 };
 
-/// Bounds: one listener for 256 QPs; as many early requests as its listener lets wait.
+/// Bounds: one listener for 256 QPs; as many early requests as its listener lets wait, each for a
+/// while: who really looks for a QP comes again.
 /// Threads: the progress lock.
 class Rendezvous {
  public:
@@ -58,8 +63,8 @@ class Rendezvous {
   /// See device::Device::name_qp and pair_qp.
   Result<std::uint32_t> name(QueuePair&);
   Result<void> pair(QueuePair&, const device::PairRequest&);
-  void set_patience(QueuePair&, Duration);
-  /// Ends the search; the name stays.
+  void set_patience(QueuePair&, const device::PairPatience&);
+  /// Ends the search, and the wait for a peer that left; the name stays.
   void stop_search(QueuePair&);
   /// The QP is being destroyed.
   void forget(QueuePair&);
@@ -67,7 +72,8 @@ class Rendezvous {
   /// The QP with this name, or null.
   QueuePair* find(std::uint32_t name);
 
-  /// Work was posted on a QP that is still looking: from now on its patience counts.
+  /// Work may be waiting on a QP that is still looking, or whose peer has left: if so, its patience
+  /// counts from now on.
   void handle_work(QueuePair&);
   /// Of a connection or listener with our cookie. Only noted, because the connection that reports
   /// is in the middle of its work; settle() acts.
@@ -104,6 +110,12 @@ class Rendezvous {
     device::ConnectionNumber connection;
     Hello hello;
     transport::Address peer;
+    Instant until;
+  };
+  /// A QP with work for a peer that left.
+  struct Missing {
+    QueuePair* qp = nullptr;
+    Instant give_up;
   };
   /// A QP that looks for its peer.
   struct Search {
@@ -111,7 +123,6 @@ class Rendezvous {
     std::uint32_t peer = 0;
     transport::Address local, remote;
     device::ConnectRequest request;
-    Duration patience{};
     bool connects = false;
     device::ConnectionNumber connection = 0;  ///< the attempt under way
     std::optional<Instant> next_attempt;
@@ -124,13 +135,16 @@ class Rendezvous {
   void accept(Search&, device::ConnectionNumber);
   void handle_request(const Noted&);
   void handle_failure(const Noted&);
+  void miss(QueuePair&);
   bool fits(const Search&, const Hello&, const transport::Address& peer) const;
+  static device::QPNumber qp_of(std::uint64_t cookie);
   Search* search_of(std::uint64_t cookie);
 
   RendezvousHost& host_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::vector<Early> early_;
   std::unordered_map<device::QPNumber, Search> searches_;
+  std::unordered_map<device::QPNumber, Missing> missing_;
   std::vector<Noted> noted_;
 };
 

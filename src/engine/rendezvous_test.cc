@@ -63,6 +63,24 @@ class RendezvousTest : public PairTest {
     ASSERT_TRUE(sent.has_value());
     EXPECT_EQ(sent->status, CompletionStatus::Success);
   }
+  void set_patience(const device::PairPatience& patience) {
+    ASSERT_TRUE(client->rnic.modify_qp(a.face.number, {.patience = patience}).ok());
+  }
+  void meet() {
+    ASSERT_TRUE(pair(*client, a, b_name).ok());
+    ASSERT_TRUE(pair(*server, b, a_name).ok());
+    ASSERT_TRUE(reaches(*client, a, QPState::RTS));
+    ASSERT_TRUE(reaches(*server, b, QPState::RTS));
+  }
+  /// Up to where the client's QP has lost its stream.
+  void server_leaves() {
+    ASSERT_TRUE(server->rnic.destroy_qp(b.face.number).ok());
+    ASSERT_TRUE(client->wait_until([&] {
+      client->progress();
+      return client->rnic.query_qp(a.face.number)->peer_gone;
+    }));
+    ASSERT_TRUE(reaches(*client, a, QPState::Error));
+  }
   void nothing_is_told_of_connections() {
     EXPECT_FALSE(client->take_event().has_value());
     EXPECT_FALSE(server->take_event().has_value());
@@ -122,8 +140,7 @@ TEST_P(RendezvousTest, WithoutAPeerSendsFailWhenThePatienceIsOver) {
   ASSERT_TRUE(server->rnic.destroy_qp(b.face.number).ok());
   client->post_receive(a, 8, nullptr, 0, 0);
   ASSERT_TRUE(pair(*client, a, gone).ok());
-  ASSERT_TRUE(
-      client->rnic.set_pair_patience(a.face.number, std::chrono::milliseconds(50)).ok());
+  set_patience({.to_find = std::chrono::milliseconds(50)});
   // Nothing to send, nothing to lose.
   for (int i = 0; i < 100; ++i) {
     client->progress();
@@ -142,17 +159,15 @@ TEST_P(RendezvousTest, WithoutAPeerSendsFailWhenThePatienceIsOver) {
 }
 
 TEST_P(RendezvousTest, APeerThatLeavesIsNoticedWhenSomethingIsSent) {
-  ASSERT_TRUE(pair(*client, a, b_name).ok());
-  ASSERT_TRUE(pair(*server, b, a_name).ok());
-  ASSERT_TRUE(reaches(*client, a, QPState::RTS));
-  ASSERT_TRUE(reaches(*server, b, QPState::RTS));
+  meet();
   client->post_receive(a, 3, nullptr, 0, 0);
-  ASSERT_TRUE(server->rnic.destroy_qp(b.face.number).ok());
-  ASSERT_TRUE(client->wait_until([&] {
+  set_patience({.to_miss = std::chrono::milliseconds(20)});
+  server_leaves();
+  // Nothing to send, nothing to miss.
+  for (int i = 0; i < 50; ++i) {
     client->progress();
-    return client->rnic.query_qp(a.face.number)->peer_gone;
-  }));
-  ASSERT_TRUE(reaches(*client, a, QPState::Error));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   EXPECT_TRUE(client->cq.completions.empty());
   client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 4});
   const auto sent = client->wait_completion();
@@ -161,6 +176,82 @@ TEST_P(RendezvousTest, APeerThatLeavesIsNoticedWhenSomethingIsSent) {
   EXPECT_EQ(client->wait_completion()->status, CompletionStatus::Flushed);
   EXPECT_TRUE(client->seen_async().empty());
   nothing_is_told_of_connections();
+}
+
+TEST_P(RendezvousTest, OpenWorkFailsOnlyWhenThePatienceIsOver) {
+  constexpr auto kPatience = std::chrono::milliseconds(300);
+  meet();
+  set_patience({.to_miss = kPatience});
+  server_leaves();
+  const auto begun = std::chrono::steady_clock::now();
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 4});
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 5});
+  const auto first = client->wait_completion();
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kPatience);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->wr_id, 4u);
+  EXPECT_EQ(first->status, CompletionStatus::RetryExceeded);
+  EXPECT_EQ(client->wait_completion()->status, CompletionStatus::Flushed);
+  EXPECT_FALSE(client->rnic.query_qp(a.face.number)->peer_gone);
+}
+
+TEST_P(RendezvousTest, WithoutABoundItWaitsAndTheQPCanBeginAnewOrGo) {
+  meet();
+  server_leaves();
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 4});
+  for (int i = 0; i < 50; ++i) {
+    client->progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(client->cq.completions.empty());
+  ASSERT_TRUE(client->rnic.command_qp(a.face.number, device::QPCommand::Fail).ok());
+  EXPECT_EQ(client->wait_completion()->status, CompletionStatus::Flushed);
+  ASSERT_TRUE(client->rnic.command_qp(a.face.number, device::QPCommand::Reset).ok());
+  b = server->make_qp(2);
+  b_name = name(*server, b);
+  meet();
+  send_across(*client, a, *server, b);
+  set_patience({.to_miss = std::chrono::milliseconds(20)});
+  server_leaves();
+  client->post_send(a, {.opcode = device::SendOpcode::Send, .wr_id = 6});
+  ASSERT_TRUE(client->rnic.destroy_qp(a.face.number).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  client->progress();  // its patience ends with nobody there
+}
+
+class EarlyCallerTest : public RendezvousTest {
+ protected:
+  Settings make_settings() override {
+    Settings settings = RendezvousTest::make_settings();
+    settings.startup_timeout = std::chrono::milliseconds(200);
+    return settings;
+  }
+};
+
+TEST_P(EarlyCallerTest, IsKeptOnlyForAWhile) {
+  sockaddr_storage door = host("127.0.0.1");
+  reinterpret_cast<sockaddr_in&>(door).sin_port = htons(static_cast<std::uint16_t>(b_name >> 8));
+  std::array<std::uint8_t, 16> hello = {0x77, 0x65, 0x66, 0x74, 0, 1, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
+  for (std::size_t i = 0; i < 4; ++i) {
+    hello[8 + i] = static_cast<std::uint8_t>(b_name >> (24 - 8 * i));
+  }
+  RawPeer caller;
+  ASSERT_TRUE(caller.connect(door));
+  wire::StartupFrame request = testing::plain_request();
+  request.private_data = hello;
+  ASSERT_TRUE(caller.send(request));
+  const auto begun = std::chrono::steady_clock::now();
+  std::array<std::uint8_t, 64> reply;
+  ssize_t got = -1;
+  ASSERT_TRUE(server->wait_until([&] {
+    server->progress();
+    got = caller.receive(reply.data(), reply.size());
+    return got >= 0;
+  }));
+  // Well after a refusal would have come that was no question of time.
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(100));
+  ASSERT_GT(got, 16);
+  EXPECT_NE(reply[16] & 0x20, 0) << "the Reply does not reject";
 }
 
 TEST_P(RendezvousTest, OnlyTheNamedPeerGetsIn) {
@@ -253,11 +344,12 @@ TEST_P(RendezvousTest, MoreThanOnePortOfNames) {
   EXPECT_EQ(ports.size(), 2u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Placements, RendezvousTest,
-                         ::testing::Values(Placement::Inline, Placement::Thread),
-                         [](const auto& param) {
-                           return param.param == Placement::Inline ? "inline" : "thread";
-                         });
+const auto kBothPlacements = ::testing::Values(Placement::Inline, Placement::Thread);
+std::string placement_name(const ::testing::TestParamInfo<Placement>& info) {
+  return info.param == Placement::Inline ? "inline" : "thread";
+}
+INSTANTIATE_TEST_SUITE_P(Placements, RendezvousTest, kBothPlacements, placement_name);
+INSTANTIATE_TEST_SUITE_P(Placements, EarlyCallerTest, kBothPlacements, placement_name);
 
 }  // namespace
 }  // namespace weft::engine

@@ -59,6 +59,7 @@ Rnic::Rnic(const Settings& settings, device::Events& events, transport::Transpor
 Rnic::~Rnic() {
   thread_.reset();
   connections_.clear();
+  if (null_memory_ != nullptr) ::munmap(null_memory_, 2 * core::kNullOctets);
   for (std::uint32_t slot = 0; slot < kQPCountMax; ++slot) {
     delete qps_[slot].load(std::memory_order_relaxed);
   }
@@ -108,8 +109,16 @@ Result<void> Rnic::destroy_pd(device::PDNumber pd) {
   return {};
 }
 
-Result<core::RegionAttributes> Rnic::region_attributes(const device::RegionRequest& r) const {
+Result<core::RegionAttributes> Rnic::region_attributes(const device::RegionRequest& r) {
+  static_assert(int{device::kNull} == int{core::kNull} &&
+                int{device::kZeroBased} == int{core::kZeroBased});
   if (!is_pd(r.pd)) return kNoPD;
+  if ((r.access & device::kNull) != 0) {
+    if (null_memory_ == nullptr) null_memory_ = reserve_memory(2 * core::kNullOctets);
+    if (null_memory_ == nullptr) return Error{ENOMEM, "no address space for a null region"};
+    return core::RegionAttributes{
+        .pd = {r.pd}, .access = r.access, .address = null_memory_, .octets = r.octets};
+  }
   return core::RegionAttributes{
       .pd = {r.pd},
       .stream = {r.qp},
@@ -142,8 +151,10 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
   Entry entry(*this);
   const std::optional<core::RegionAttributes> region = memory_->find({stag});
   if (const Result<void> done = memory_->deregister({stag}); !done) return done;
+  // What a batch references of a null region stays.
+  if (!region || (region->access & core::kNull) != 0) return {};
   for (auto& [number, connection] : connections_) {
-    if (region && connection->references(region->address, region->octets)) {
+    if (connection->references(region->address, region->octets)) {
       connection->handle_memory_gone();
       connection->serve();
     }
@@ -352,10 +363,29 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
     if (qp->srq() == nullptr) qp->want_receive();
   } else if (qp->core().state() == core::QPState::Idle) {
     qp->unwant_receive();
+    qp->drain_awaited = false;
     qp->last_receive_reported = qp->fatal_reported = false;
   }
   serve(*qp);
   return result;
+}
+
+Result<void> Rnic::modify_qp(device::QPNumber number, const device::QPAttributes& wanted) try {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  core::QP& core = qp->core();
+  if (wanted.remote_access) core.set_remote_access(*wanted.remote_access);
+  if (wanted.ord) core.set_ord(*wanted.ord);
+  if (wanted.patience) rendezvous_.set_patience(*qp, *wanted.patience);
+  if (!wanted.sends_paused) return {};
+  core.pause_sends(*wanted.sends_paused);
+  qp->drain_awaited = *wanted.sends_paused && wanted.tell_drained;
+  serve(*qp);
+  if (qp->take_drained()) report_async(device::AsyncEventKind::SendsDrained, *qp);
+  return {};
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<device::QPStatus> Rnic::query_qp(device::QPNumber number) {
@@ -365,6 +395,7 @@ Result<device::QPStatus> Rnic::query_qp(device::QPNumber number) {
   core::QP& core = qp->core();
   device::QPStatus status;
   status.state = static_cast<device::QPState>(core.state());
+  status.sends_drained = core.sends_drained();
   status.peer_gone = core.peer_gone();
   status.ird = core.stream().ird;
   status.ord = core.stream().ord;

@@ -59,6 +59,7 @@ class Rnic final : public device::Device,
   Result<device::QPFace> create_qp(const device::QPRequest&) override;
   Result<void> destroy_qp(device::QPNumber) override;
   Result<void> command_qp(device::QPNumber, device::QPCommand) override;
+  Result<void> modify_qp(device::QPNumber, const device::QPAttributes&) override;
   Result<device::QPStatus> query_qp(device::QPNumber) override;
 
   Result<device::ListenerNumber> listen(const sockaddr* local, int backlog, bool v6_only,
@@ -75,7 +76,6 @@ class Rnic final : public device::Device,
   Result<void> release(device::ConnectionNumber) override;
   Result<std::uint32_t> name_qp(device::QPNumber) override;
   Result<void> pair_qp(const device::PairRequest&) override;
-  Result<void> set_pair_patience(device::QPNumber, Duration) override;
 
   void ring_send(device::QPNumber) override;
   void ring_receive(device::QPNumber) override;
@@ -130,9 +130,10 @@ class Rnic final : public device::Device,
   void forget_connection(device::ConnectionNumber) override;
   void fail_unreachable(QueuePair&) override;
   void wake_at(Instant) override;
+  QueuePair* find_qp(device::QPNumber) override;
+  Duration early_patience() const override { return settings_.startup_timeout; }
 
   bool is_pd(device::PDNumber) const;
-  QueuePair* find_qp(device::QPNumber);
   /// By number or, where a program gave it, by name.
   QueuePair* find_qp(const device::ConnectRequest&);
   SharedReceiveQueue* find_srq(device::SRQNumber);
@@ -140,7 +141,7 @@ class Rnic final : public device::Device,
   Result<ListenerSlot*> begin_listen(const transport::Address&, int backlog, bool v6_only,
                                      std::uint64_t cookie);
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
-  Result<core::RegionAttributes> region_attributes(const device::RegionRequest&) const;
+  Result<core::RegionAttributes> region_attributes(const device::RegionRequest&);
   void tick();
   void mark_rung(QueuePair&);
   void serve_rung();
@@ -173,6 +174,7 @@ class Rnic final : public device::Device,
 
   std::unique_ptr<std::uint8_t, void (*)(std::uint8_t*)> memory_storage_;
   std::optional<core::MemoryTable> memory_;
+  std::uint8_t* null_memory_ = nullptr;  ///< of null regions; made with the first
   std::vector<std::uint32_t>
       pd_users_;  ///< index PDNumber: QPs and SRQs + 1 when it exists, 0: free
   std::unordered_map<device::CQNumber, std::unique_ptr<CompletionQueue>> cqs_;

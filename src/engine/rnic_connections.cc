@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
@@ -181,14 +182,6 @@ Result<void> Rnic::pair_qp(const device::PairRequest& request) try {
   return kOutOfMemory;
 }
 
-Result<void> Rnic::set_pair_patience(device::QPNumber number, Duration patience) {
-  Entry entry(*this);
-  QueuePair* qp = find_qp(number);
-  if (qp == nullptr) return Error{EINVAL, "no such QP"};
-  rendezvous_.set_patience(*qp, patience);
-  return {};
-}
-
 Result<RendezvousHost::Listening> Rnic::listen_anywhere(std::uint64_t cookie) {
   constexpr int kBacklog = 512;
   sockaddr_in6 any = {};
@@ -218,8 +211,14 @@ void Rnic::forget_connection(device::ConnectionNumber number) {
 
 void Rnic::fail_unreachable(QueuePair& qp) {
   if (qp.connection != nullptr) qp.connection->abort_setup("the peer was not found in time");
-  static_cast<void>(qp.core().fail_unreachable(now_));  // Idle can always fail
-  if (qp.srq() == nullptr) qp.want_receive();
+  static_cast<void>(qp.core().fail_unreachable(now_));  // any state can fail
+  if (qp.srq() == nullptr) {
+    qp.want_receive();
+    qp.core().flush(now_);  // a receive that was posted just now
+  } else if (!std::exchange(qp.last_receive_reported, true)) {
+    report_async(device::AsyncEventKind::LastReceive, qp);
+  }
+  if (qp.connection != nullptr) qp.connection->serve();  // its stream is about to end
 }
 
 }  // namespace weft::engine

@@ -79,7 +79,7 @@ void Rnic::serve_rung() {
 }
 
 void Rnic::serve(QueuePair& qp) {
-  if (qp.searching) rendezvous_.handle_work(qp);
+  if (qp.searching || qp.core().peer_gone()) rendezvous_.handle_work(qp);
   if (qp.connection != nullptr) {
     qp.connection->serve();
   } else {

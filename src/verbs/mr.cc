@@ -33,6 +33,7 @@ Result<void> check(const RegionShape& shape) {
   if (wraps(shape.address, shape.octets) || wraps(shape.base_to, shape.octets)) {
     return Error{EINVAL, "the region passes the end of the address space"};
   }
+  if ((shape.access & device::kNull) != 0 || shape.on_demand) return {};
   if (shape.octets != 0 && !is_mapped(shape.address, shape.octets)) {
     return Error{EFAULT, "the region's memory is not mapped"};
   }

@@ -14,6 +14,7 @@ struct RegionShape {
   std::uint64_t octets = 0;
   std::uint64_t base_to = 0;
   std::uint32_t access = 0;
+  bool on_demand = false;  ///< its memory need not be there yet
 };
 
 /// Calls match `open reopen* close`. Threads: any for reads; open, reopen and close exclude all

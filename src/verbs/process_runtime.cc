@@ -145,7 +145,8 @@ void ProcessRuntime::handle_async_event(const device::AsyncEvent& event) {
     case device::AsyncEventKind::QPFatal:
     case device::AsyncEventKind::QPRequestError:
     case device::AsyncEventKind::QPAccessError:
-    case device::AsyncEventKind::LastReceive: {
+    case device::AsyncEventKind::LastReceive:
+    case device::AsyncEventKind::SendsDrained: {
       QP& qp = *from_cookie<QP>(event.cookie);
       qp.async().notify(qp.async_events(), event.kind);
       return;

@@ -47,8 +47,8 @@ class QP {
     request.qp = number_;
     return shape_.pd->device().pair_qp(request);
   }
-  Result<void> set_pair_patience(Duration patience) {
-    return shape_.pd->device().set_pair_patience(number_, patience);
+  Result<void> modify(const device::QPAttributes& attributes) {
+    return shape_.pd->device().modify_qp(number_, attributes);
   }
   /// Drops the completions that were not polled yet.
   void purge();

@@ -39,6 +39,8 @@ def killed(rig, initiator, value):
     (dies.process.send_signal if victim == WEFT else dies.signal)(signal.SIGKILL)
     survives.succeed(NOTICE_SECONDS)
     expect("over" in survives.text(), f"the survivor: {survives.text()}")
+    expect(what == "idle" or victim == WEFT or "stopped: " in survives.text(),
+           f"no Write failed: {survives.text()}")
     rig.capture_end().judge(crc=True)
 
 

@@ -17,12 +17,15 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { kSizeMax = 1 << 20, kPrivateMax = 255, kFloodDepth = 8, kReadsMax = 256, kReceives = 4 };
@@ -310,10 +313,17 @@ static struct Hello run_rounds(void) {
   return peer;
 }
 
-// Writes until one fails. Errors are what is waited for here.
+static int event_waits(void) {
+  struct pollfd watched = {channel->fd, POLLIN, 0};
+  return poll(&watched, 1, 0) > 0;
+}
+
+// Writes until one fails. Errors are what is waited for here. siw forgets what is posted when its
+// stream is just over, so the end of the connection is an end too.
 static void flood(const struct Hello* peer) {
   const uint32_t size = (uint32_t)option("size");
   int posted = 0;
+  unsigned looks = 0;
   own_done = 0;
   while (own_status == IBV_WC_SUCCESS) {
     while (posted - own_done < kFloodDepth && own_status == IBV_WC_SUCCESS) {
@@ -329,8 +339,11 @@ static void flood(const struct Hello* peer) {
       if (++posted == 32) printf("flooding\n");
     }
     poll_once();
+    if (++looks % 4096 == 0 && event_waits()) break;
   }
-  printf("stopped: %s\n", ibv_wc_status_str(own_status));
+  for (time_t end = time(NULL) + 3; own_status == IBV_WC_SUCCESS && time(NULL) < end;) poll_once();
+  if (own_status == IBV_WC_SUCCESS) printf("lost: %d requests\n", posted - own_done);
+  else printf("stopped: %s\n", ibv_wc_status_str(own_status));
 }
 
 // After the end every posted receive has to come back, flushed.
@@ -365,6 +378,8 @@ int main(int argc, char** argv) {
     fail("too large a number");
   }
   alarm((unsigned)option("patience"));
+  // siw sends in the name of whoever posts, and to a peer that is gone that means SIGPIPE.
+  signal(SIGPIPE, SIG_IGN);
   memory = calloc(3, kSizeMax);
   channel = rdma_create_event_channel();
   if (memory == NULL || channel == NULL) fail("no memory or channel: %s", strerror(errno));

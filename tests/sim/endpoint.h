@@ -93,6 +93,7 @@ class Endpoint {
   bool receive_some();
   void offer();
   core::Received offer_parts();
+  std::optional<core::Received> offer_landed();
   bool transmit();
   bool send_batch();
   void drop_batch();

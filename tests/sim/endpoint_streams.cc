@@ -156,6 +156,9 @@ void Endpoint::offer() {
 
 /// One call into the core, with the octets cut into as many spans as the seed likes.
 core::Received Endpoint::offer_parts() {
+  if (own_.lands) {
+    if (const auto done = offer_landed()) return *done;
+  }
   std::vector<Octets> parts;
   Octets rest(arrived_);
   for (std::uint64_t count = random_.between(1, own_.parts_max); count > 1 && !rest.empty();
@@ -166,6 +169,28 @@ core::Received Endpoint::offer_parts() {
   }
   parts.push_back(rest);
   return qp_->handle_octets({parts}, verdict_.now);
+}
+
+/// As if the payload of the front FPDU, which is whole, had been received straight into its place,
+/// from any octet on. Empty: it has none.
+std::optional<core::Received> Endpoint::offer_landed() {
+  const Octets arrived(arrived_);
+  const Octets head = arrived.first(random_.between(0, std::min<std::size_t>(arrived.size(), 60)));
+  const Octets rest = arrived.subspan(head.size());
+  const auto landing = qp_->find_landing(head, 1, verdict_.now);
+  if (!landing || landing->octets + landing->trailer > rest.size()) return {};
+  const Bytes before(landing->place, landing->place + landing->octets);
+  mover_.place(landing->place, rest.first(landing->octets));
+  if (!qp_->handle_landed(head, *landing, landing->octets)) {
+    verdict_.fail(Check::Placement, std::string(name_) + ": what landed is not there");
+  }
+  const Octets parts[] = {head, Octets(landing->place, landing->octets),
+                          rest.subspan(landing->octets, landing->trailer)};
+  const core::QPState state = qp_->state();
+  const core::Received done = qp_->handle_octets({parts}, verdict_.now);
+  // The model does not know what a stream's end leaves in a receive or a sink that did not succeed.
+  if (qp_->state() != state) std::copy(before.begin(), before.end(), landing->place);
+  return done;
 }
 
 bool Endpoint::transmit() {

@@ -100,6 +100,7 @@ void draw_end(EndSettings& end, const Settings& settings, Random& random) {
   end.receive_octets_max = percent(random, 20) ? random.between(64, 1024) : 65536;
   end.parts_max = static_cast<std::uint32_t>(percent(random, 40) ? random.between(2, 24) : 1);
   end.waits_for_wanted = percent(random, 50);
+  end.lands = percent(random, 50);
   const bool tight = percent(random, 40);
   end.staging_octets =
       std::max<std::size_t>(end.emss, 9000) + 1000 + (tight ? random.between(0, 2000) : 70'000);

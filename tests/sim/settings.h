@@ -93,6 +93,7 @@ struct EndSettings {
   std::size_t staging_octets = 0;  ///< for a batch: at least one FPDU
   std::size_t pieces_max = 512;    ///< of a batch
   std::uint32_t parts_max = 1;     ///< arrived octets are offered as up to this many spans
+  bool lands = false;              ///< payload may be received straight into its place
   bool waits_for_wanted = false;   ///< offers no more before `wanted` octets are there
 };
 

@@ -40,8 +40,8 @@ def rc(bench, words):
 
 @variants(**MODES)
 def srq(bench, words):
-    """Not in ctest: the end that has counted enough leaves while the other may still be sending on
-    one of the 16 QPs, and weft tells at once what InfiniBand tells after its retries."""
+    """The end that has counted enough leaves while the other may still be sending on one of the 16
+    QPs: that waits as long as InfiniBand would retry, and the other end is done before."""
     exchange(bench, PROGRAMS["srq"], "-d", "weft_lo", *words)
 
 

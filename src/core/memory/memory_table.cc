@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kIndexMask = 0x00ffffff;
 constexpr std::uint32_t kAccessAll = kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic |
-                                     kWindowBind | kZeroBased | kLocalRead;
+                                     kWindowBind | kZeroBased | kLocalRead | kNull;
 // Draws before the search walks on from the last one: a table with 2^20 of 2^24 indices in use
 // fails one draw in 16, so this many in a row do not happen to random octets.
 constexpr int kDrawsMax = 64;
@@ -46,7 +46,11 @@ Result<void> validate(const RegionAttributes& region) {
   if (region.octets != 0 && region.address == nullptr) {
     return Error{EINVAL, "a memory region needs an address"};
   }
-  if (passes_top(reinterpret_cast<std::uintptr_t>(region.address), region.octets)) {
+  if ((region.access & kNull) != 0 && (region.access & ~(kNull | kLocalRead)) != kLocalWrite) {
+    return Error{EINVAL, "a null region is for local reading and writing"};
+  }
+  if ((region.access & kNull) == 0 &&
+      passes_top(reinterpret_cast<std::uintptr_t>(region.address), region.octets)) {
     return Error{EINVAL, "the memory region passes the end of the address space"};
   }
   if (passes_top(region.base_to, region.octets)) {
@@ -230,6 +234,10 @@ Result<std::uint8_t*, MemoryFault> MemoryTable::check(STag stag, std::uint64_t t
   const std::uint64_t offset = to - region.base_to;
   if (to < region.base_to || offset > region.octets || octets > region.octets - offset) {
     return MemoryFault::Bounds;
+  }
+  if ((region.access & kNull) != 0) {
+    if (octets > kNullOctets) return MemoryFault::Bounds;
+    return region.address + ((rights & kLocalWrite) != 0 ? 0 : kNullOctets);
   }
   return region.address + offset;
 }

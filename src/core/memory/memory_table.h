@@ -21,7 +21,12 @@ enum Access : std::uint32_t {
   kWindowBind = 1u << 4,
   kZeroBased = 1u << 5,
   kLocalRead = 1u << 6,
+  kNull = 1u << 7,  ///< there is no memory: reading gives zeros, what is written is lost
 };
+
+/// `address` of a null region: so many octets that take what is written, and then so many of 0.
+/// More than one access has, so no other bound is needed.
+inline constexpr std::uint64_t kNullOctets = std::uint64_t{1} << 32;
 
 /// Protection domain number; never 0 for a real one.
 struct PD {
@@ -112,7 +117,8 @@ class MemoryTable {
 
   /// Registers a region. `random` seeds the STag (index and key); draw it afresh for each call.
   /// Errors: ENOMEM when full; EINVAL when rights contradict (remote write or atomic without local
-  /// write, unknown bits, zero based with a base_to other than 0), when there is no PD or no
+  /// write, unknown bits, zero based with a base_to other than 0, anything remote of a null
+  /// region), when there is no PD or no
   /// address, when address + octets or base_to + octets passes 2^64.
   Result<STag> register_region(const RegionAttributes&, std::uint64_t random);
   /// Errors: EINVAL when there is no such region, EBUSY while windows are bound to it.

@@ -56,6 +56,27 @@ std::string outcome(const Result<std::uint8_t*, MemoryFault>& result) {
   return kNames[static_cast<int>(result.error())];
 }
 
+TEST(MemoryTable, ANullRegionReadsFromOnePlaceAndWritesToAnother) {
+  Fixture f;
+  const RegionAttributes null{
+      .pd = kPD, .access = kLocalWrite | kNull, .address = memory, .octets = kTop};
+  const STag stag = f.add(null);
+  for (const std::uint64_t to : {std::uint64_t{0}, std::uint64_t{0xdeadbeef}, kTop - 100}) {
+    EXPECT_EQ(*f.table.check(stag, to, 100, kLocalWrite, kPD), memory);
+    EXPECT_EQ(*f.table.check(stag, to, 100, kLocalRead, kPD), memory + kNullOctets);
+  }
+  EXPECT_EQ(outcome(f.table.check(stag, 0, 1, kRemoteRead, kPD)), "Access");
+  EXPECT_EQ(outcome(f.table.check(stag, 0, 1, kRemoteWrite, kPD)), "Access");
+  EXPECT_EQ(outcome(f.table.check(stag, 0, kNullOctets + 1, kLocalWrite, kPD)), "Bounds");
+  EXPECT_EQ(outcome(f.table.check(stag, 0, 1, kLocalRead, kOtherPD)), "NotAssociated");
+  for (const std::uint32_t access : {kNull | kLocalWrite | kRemoteRead, kNull | kLocalWrite |
+                                     kWindowBind, std::uint32_t{kNull}}) {
+    RegionAttributes refused = null;
+    refused.access = access;
+    EXPECT_EQ(f.table.register_region(refused, 1).error().code, EINVAL) << access;
+  }
+}
+
 //= SEC-02
 TEST(MemoryTable, BoundsAreExactToTheOctet) {
   Fixture f;

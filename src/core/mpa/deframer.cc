@@ -74,13 +74,14 @@ bool markers_agree(const OctetList& arrived, std::uint32_t position, std::size_t
   return true;
 }
 
-bool crc_agrees(Mover& mover, const OctetList& arrived, std::size_t octets) {
+bool crc_agrees(Mover& mover, const OctetList& arrived, std::size_t octets, const Summed& summed) {
   //= MPA-17
   // All that precedes the CRC field is covered, markers and PAD too. A marker that falls right
   // behind the field is not ours: `octets` ends before it.
-  std::size_t covered = octets - wire::kCRCOctets;
+  std::size_t covered = octets - wire::kCRCOctets - summed.octets;
   ListReader reader(arrived);
-  std::uint32_t state = kCRC32CStart;
+  reader.skip(summed.octets);
+  std::uint32_t state = summed.crc;
   while (covered > 0) {
     const Octets run = reader.take(covered);
     if (run.empty()) return false;
@@ -145,7 +146,8 @@ void UlpduCursor::copy(MutableOctets out) {
 Deframer::Deframer(bool markers, bool crc, Mover* mover)
     : markers_(markers), crc_(crc), mover_(mover) {}
 
-std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const OctetList& arrived) {
+std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const OctetList& arrived,
+                                                                     const Summed& summed) {
   //= MPA-28
   if (failed_) return failure_;
 
@@ -171,7 +173,7 @@ std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const Octet
   // One call per contiguous run, so a single arrived span costs a single pass.
   //= MPA-16
   //= MPA-18
-  if (crc_ && !crc_agrees(*mover_, arrived, octets)) return fail(wire::TermError::MPACRC);
+  if (crc_ && !crc_agrees(*mover_, arrived, octets, summed)) return fail(wire::TermError::MPACRC);
   //= MPA-04
   return ArrivedFPDU{octets, UlpduCursor(arrived, 0, position_, markers_, ulpdu)};
 }

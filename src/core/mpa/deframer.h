@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "base/crc32c.h"
 #include "base/octet_list.h"
 #include "core/host.h"
 #include "wire/fpdu.h"
@@ -46,6 +47,11 @@ struct ArrivedFPDU {
 struct FPDUNeeds {
   std::size_t octets_total = 0;
 };
+/// The first octets of an FPDU whose CRC was taken when they arrived.
+struct Summed {
+  std::size_t octets = 0;
+  std::uint32_t crc = kCRC32CStart;  ///< the register after them
+};
 
 /// The receiving half of MPA for one direction of one connection.
 ///
@@ -61,8 +67,9 @@ class Deframer {
   /// Looks at the front of `arrived` (which begins at stream position position()). Judges, in this
   /// order: length (a ULPDU of 0 octets or beyond any MULPDU is for DDP to refuse, not for MPA),
   /// markers against the length field (MPA-27), CRC. Pure but for the error latch: the position
-  /// moves by consume().
-  std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> next(const OctetList& arrived);
+  /// moves by consume(). `summed`: of the FPDU at the front, if it is whole.
+  std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> next(const OctetList& arrived,
+                                                             const Summed& summed = {});
   /// Passes an FPDU that next() returned.
   void consume(const ArrivedFPDU&);
   std::uint32_t position() const { return position_; }

@@ -32,16 +32,9 @@ void QP::complete_work(const OpenWork& work, WorkStatus status) {
 // it may still be sending from their memory, which is the program's again once they complete.
 void QP::flush_queues() {
   if (state_ != QPState::Terminate && state_ != QPState::Error) return;
-  if (peer_gone_) {
-    if (send_queue_empty()) return;
-    peer_gone_ = false;
-    lost_status_ = WorkStatus::RetryExceeded;
-  }
+  if (peer_gone_) return;  // until fail_unreachable, or the consumer asks for Error or Idle
   // What explains the end comes before what only follows from it.
-  if (lost_status_ == WorkStatus::RetryExceeded) {
-    if (state_ == QPState::Terminate) return;
-    flush_sends();
-  }
+  if (lost_status_ == WorkStatus::RetryExceeded) flush_sends();
   flush_receives();
   if (state_ == QPState::Error || accepted_ >= flush_position_) flush_sends();
 }

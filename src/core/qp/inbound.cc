@@ -70,7 +70,7 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       received.consumed = arrived.size();
       return received;
     }
-    const auto found = deframer_.next(remaining.list());
+    const auto found = deframer_.next(remaining.list(), landed_);
     if (const auto* needs = std::get_if<FPDUNeeds>(&found)) {
       if (remaining.complete()) received.wanted = needs->octets_total;
       return received;
@@ -87,6 +87,7 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       nudge_at_.reset();
       if (stream_.role == Role::Responder) notify(QPNotice::Kind::FirstFPDUArrived);
     }
+    forget_landing();
     if (handle_segment(fpdu.ulpdu, now) == SegmentFate::HeldBack) {
       received.held_back = true;
       return received;
@@ -96,6 +97,16 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
     remaining.consume(fpdu.stream_octets);
   }
   return received;
+}
+
+// The memory's own rights first: an STag that is none is to be called so.
+//= SEC-01
+Result<std::uint8_t*, MemoryFault> QP::check_remote(STag stag, std::uint64_t to,
+                                                    std::uint64_t octets,
+                                                    std::uint32_t right) const {
+  const auto place = memory_.check(stag, to, octets, right, requester());
+  if (place && (remote_access_ & right) == 0) return MemoryFault::Access;
+  return place;
 }
 
 //= RDM-01 DDP-05
@@ -133,6 +144,11 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
     default: return handle_send(segment, ulpdu, now);  // judge_header lets only the Sends by
   }
   return SegmentFate::Consumed;
+}
+
+// Placement: what was received straight into its place is there already.
+bool QP::put(std::uint8_t* target, Octets run) {
+  return run.data() == target || mover_.place(target, run);
 }
 
 // With no work open there is nothing left for the peer to say but a Terminate, the answer to an RTR

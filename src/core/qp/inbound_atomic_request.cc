@@ -30,7 +30,7 @@ void QP::handle_atomic_request(const ArrivedSegment& segment, UlpduCursor& paylo
   if (!is_assigned(request.opcode)) return refuse(wire::TermError::RDMAPUnexpectedOpcode);
 
   const auto place =
-      memory_.check(request.stag, request.to, sizeof(std::uint64_t), kRemoteAtomic, requester());
+      check_remote(request.stag, request.to, sizeof(std::uint64_t), kRemoteAtomic);
   if (!place) return refuse(read_fault(place.error()));
   //= EXT-04
   // The address counts: the tagged offset may start anywhere.

@@ -26,8 +26,8 @@ void QP::handle_read_request(ArrivedSegment& segment, UlpduCursor& payload, Inst
       Octets(segment.raw).subspan(wire::kUntaggedHeaderOctets, wire::ReadRequest::kOctets));
   //= RDM-08 RDM-09 SEC-10
   if (request.octets > 0) {
-    const auto source = memory_.check(request.source_stag, request.source_to, request.octets,
-                                      kRemoteRead, requester());
+    const auto source =
+        check_remote(request.source_stag, request.source_to, request.octets, kRemoteRead);
     if (!source) return protocol_error(read_fault(source.error()), &segment, now);
   }
   //= RDM-07 RDM-17

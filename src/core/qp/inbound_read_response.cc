@@ -40,7 +40,7 @@ void QP::handle_read_response(const ArrivedSegment& segment, UlpduCursor& payloa
     }
     std::uint8_t* target = *place;
     for (Octets run = payload.next(octets); !run.empty(); run = payload.next(octets)) {
-      if (!mover_.place(target, run)) {
+      if (!put(target, run)) {
         return fail_read(segment, wire::TermError::DDPTaggedInvalidSTag,
                          WorkStatus::LocalProtection, now);
       }

@@ -81,7 +81,7 @@ WorkStatus QP::scatter(UlpduCursor& payload) {
       if (!place) return WorkStatus::LocalProtection;
       for (std::size_t done = 0; done < run;) {
         const Octets piece = payload.next(run - done);
-        if (!mover_.place(*place + done, piece)) return WorkStatus::LocalProtection;
+        if (!put(*place + done, piece)) return WorkStatus::LocalProtection;
         done += piece.size();
       }
       receive_.sge_offset += static_cast<std::uint32_t>(run);

@@ -16,11 +16,11 @@ void QP::handle_write(const ArrivedSegment& segment, UlpduCursor& payload, Insta
   if (octets == 0) return;
   //= DDP-20 DDP-24 DDP-25 SEC-01 SEC-02 SEC-03
   const auto place =
-      memory_.check(segment.ddp.stag, segment.ddp.to, octets, kRemoteWrite, requester());
+      check_remote(segment.ddp.stag, segment.ddp.to, octets, kRemoteWrite);
   if (!place) return protocol_error(tagged_fault(place.error()), &segment, now);
   std::uint8_t* target = *place;
   for (Octets run = payload.next(octets); !run.empty(); run = payload.next(octets)) {
-    if (!mover_.place(target, run)) {
+    if (!put(target, run)) {
       return protocol_error(wire::TermError::DDPTaggedInvalidSTag, &segment, now);
     }
     target += run.size();

@@ -106,8 +106,8 @@ bool QP::transmit_response(TransmitBatch& batch, Instant now) {
     //= SEC-04
     // Checked again for each segment: the region may have been deregistered, or its rights taken
     // back, since the request was accepted.
-    const auto place = memory_.check(request.source_stag, request.source_to + read.sent, octets,
-                                     kRemoteRead, requester());
+    const auto place =
+        check_remote(request.source_stag, request.source_to + read.sent, octets, kRemoteRead);
     if (!place) return refuse_response(read_fault(place.error()), now), transmit_terminate(batch);
     piece = {*place, octets, true};
   }
@@ -175,6 +175,7 @@ bool QP::wants_transmit() const {
   if (state_ == QPState::Terminate) return terminate_pending_;
   if (state_ != QPState::RTS || silent()) return false;
   if (rtr_pending_ || outbound_ != OutboundMessage::None || !inbound_reads_.empty()) return true;
+  if (paused_) return false;
   if (open_work_.empty() || open_work_[open_work_.size() - 1].phase != WorkPhase::Waiting) {
     return !open_work_.full() && queues_.send_pending();
   }

@@ -5,10 +5,10 @@
 
 namespace weft::core {
 
-// Makes the next WR ready for its first segment. False: none, or a fence, the ORD or an error holds
-// it. Local invalidations and binds take effect here and the search goes on.
+// Makes the next WR ready for its first segment. False: none, or a fence, the ORD, the consumer or
+// an error holds it. Local invalidations and binds take effect here and the search goes on.
 bool QP::start_work(Instant now) {
-  while (state_ == QPState::RTS) {
+  while (state_ == QPState::RTS && !paused_) {
     const bool waiting = !open_work_.empty() && open_work_.back().phase == WorkPhase::Waiting;
     if (!waiting && !take_work()) return false;
     OpenWork& work = open_work_.back();
@@ -31,6 +31,12 @@ bool QP::start_work(Instant now) {
     retire();
   }
   return false;
+}
+
+// What waits for a fence or the ORD is not begun.
+bool QP::sends_drained() const {
+  const std::uint32_t open = open_work_.size();
+  return open == 0 || (open == 1 && open_work_[0].phase == WorkPhase::Waiting);
 }
 
 // What of memory the peer may reach changes now, whatever is still open of earlier WRs.

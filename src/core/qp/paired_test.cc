@@ -1,5 +1,5 @@
-// A QP that stands for an InfiniBand connection: its peer's leaving is noticed when something is to
-// be sent, and not before.
+// A QP that stands for an InfiniBand connection: when its peer leaves nothing is flushed before the
+// host says that it waited long enough.
 #include "core/qp/testing/pair.h"
 
 namespace weft::core::testing {
@@ -14,6 +14,7 @@ struct QPPaired : ::testing::Test {
   }
   void expect_quiet() {
     EXPECT_TRUE(a.qp->peer_gone());
+    EXPECT_FALSE(a.qp->misses_peer());
     EXPECT_EQ(statuses(a.queues.received), std::vector<WorkStatus>{});
     EXPECT_TRUE(a.noticed(QPNotice::Kind::Closed));
   }
@@ -21,16 +22,20 @@ struct QPPaired : ::testing::Test {
     a.send("is anybody there?");
     a.send("hello?");
     a.qp->flush(a.now);
+    EXPECT_TRUE(a.qp->misses_peer());
+    EXPECT_EQ(statuses(a.queues.sent), std::vector<WorkStatus>{});
+    ASSERT_TRUE(a.qp->fail_unreachable(a.now).ok());
     EXPECT_EQ(statuses(a.queues.sent),
               (std::vector{WorkStatus::RetryExceeded, WorkStatus::Flushed}));
     EXPECT_EQ(statuses(a.queues.received),
               (std::vector{WorkStatus::Flushed, WorkStatus::Flushed}));
     EXPECT_FALSE(a.qp->peer_gone());
+    EXPECT_FALSE(a.qp->misses_peer());
   }
   End a;
 };
 
-TEST_F(QPPaired, AFinLeavesReceivesPostedUntilSomethingIsSent) {
+TEST_F(QPPaired, AFinLeavesReceivesPosted) {
   a.qp->handle_peer_closed(a.now);
   a.drain();
   a.qp->handle_llp_lost(a.now);
@@ -50,21 +55,62 @@ TEST_F(QPPaired, SoDoesAReset) {
   expect_retry_exceeded();
 }
 
-TEST_F(QPPaired, ASendBetweenTheFinAndTheEndFailsToo) {
+TEST_F(QPPaired, ASendBetweenTheFinAndTheEndWaitsToo) {
   a.qp->handle_peer_closed(a.now);
   a.drain();
   EXPECT_EQ(a.qp->state(), QPState::Closing);
   expect_retry_exceeded();
 }
 
-TEST_F(QPPaired, WorkThatWasOpenIsToBlame) {
+TEST_F(QPPaired, WorkThatWasOpenWaitsAndIsThenToBlame) {
   Region sink = a.region(8);
   a.read({sink.sge()}, STag{7}, 0);
   a.transmit();
   a.qp->handle_llp_lost(a.now);
   a.drain();
-  EXPECT_FALSE(a.qp->peer_gone());
+  EXPECT_TRUE(a.qp->misses_peer());
+  EXPECT_EQ(statuses(a.queues.sent), std::vector<WorkStatus>{});
+  ASSERT_TRUE(a.qp->fail_unreachable(a.now).ok());
   EXPECT_EQ(statuses(a.queues.sent), std::vector{WorkStatus::RetryExceeded});
+  EXPECT_EQ(statuses(a.queues.received), (std::vector{WorkStatus::Flushed, WorkStatus::Flushed}));
+}
+
+// The Terminate that goes out then is no reason to flush, nor is the end of the stream after it.
+TEST_F(QPPaired, WorkThatWasOpenAtTheFinWaitsThroughTheWholeEnd) {
+  Region sink = a.region(8);
+  a.read({sink.sge()}, STag{7}, 0);
+  a.transmit();
+  a.qp->handle_peer_closed(a.now);
+  EXPECT_EQ(a.qp->state(), QPState::Terminate);
+  a.transmit();
+  a.qp->handle_llp_lost(a.now);
+  a.drain();
+  EXPECT_TRUE(a.noticed(QPNotice::Kind::Closed));
+  EXPECT_TRUE(a.qp->misses_peer());
+  EXPECT_EQ(statuses(a.queues.sent), std::vector<WorkStatus>{});
+  ASSERT_TRUE(a.qp->fail_unreachable(a.now).ok());
+  EXPECT_EQ(statuses(a.queues.sent), std::vector{WorkStatus::RetryExceeded});
+}
+
+TEST_F(QPPaired, TheWaitMayEndBeforeTheStreamDoes) {
+  Region sink = a.region(8);
+  a.read({sink.sge()}, STag{7}, 0);
+  a.transmit();
+  a.qp->handle_peer_closed(a.now);
+  ASSERT_TRUE(a.qp->fail_unreachable(a.now).ok());
+  a.drain();
+  EXPECT_EQ(a.action, LLPAction::Reset);
+  EXPECT_EQ(statuses(a.queues.sent), std::vector{WorkStatus::RetryExceeded});
+  EXPECT_EQ(statuses(a.queues.received), (std::vector{WorkStatus::Flushed, WorkStatus::Flushed}));
+}
+
+TEST_F(QPPaired, ResetFlushesWhatWaited) {
+  a.send("never sent");
+  a.qp->handle_llp_lost(a.now);
+  a.drain();
+  EXPECT_TRUE(a.qp->misses_peer());
+  ASSERT_TRUE(a.qp->reset(a.now).ok());
+  EXPECT_EQ(statuses(a.queues.sent), std::vector{WorkStatus::Flushed});
   EXPECT_EQ(statuses(a.queues.received), (std::vector{WorkStatus::Flushed, WorkStatus::Flushed}));
 }
 

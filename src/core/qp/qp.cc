@@ -100,6 +100,7 @@ void QP::forget_stream() {
   produced_ = accepted_ = flush_position_ = 0;
   nudges_ = 0;
   nudge_at_.reset();
+  forget_landing();
   peer_closed_ = terminate_pending_ = peer_gone_ = false;
   lost_status_ = WorkStatus::Flushed;
   terminate_sent_.reset();
@@ -115,9 +116,8 @@ Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, I
   forget_stream();
   bound_ = true;
   stream_ = stream;
+  settle_ord();
   //= RDM-23 SEC-08
-  // 0x3fff says that the ULPs settle the depth among themselves: only our own bound holds then.
-  ord_ = std::min<std::uint32_t>(stream.ord, config_.ord_max);
   ird_ = std::min<std::uint32_t>(stream.ird, inbound_reads_.capacity());
   framer_ = Framer(stream.transmit_markers, stream.crc, &mover_, config_.gather_octets_min);
   deframer_ = Deframer(stream.receive_markers, stream.crc, &mover_);
@@ -130,6 +130,15 @@ Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, I
     plan_nudge(now);
   }
   return {};
+}
+
+//= RDM-23
+// 0x3fff says that the ULPs settle the depth among themselves: only our own bound holds then.
+void QP::settle_ord() { ord_ = std::min({stream_.ord, config_.ord_max, ord_limit_}); }
+
+void QP::set_ord(std::uint16_t ord) {
+  ord_limit_ = ord;
+  if (bound_) settle_ord();
 }
 
 //= MPA-02, MPA-22

@@ -46,6 +46,15 @@ struct Received {
                              ///< one is posted. Stop reading the socket until then.
 };
 
+/// Memory for the rest of one FPDU's payload.
+struct Landing {
+  std::uint8_t* place = nullptr;
+  std::size_t octets = 0;
+  std::size_t landed = 0;   ///< of which are there (handle_landed)
+  std::size_t trailer = 0;  ///< octets of the FPDU behind its payload: PAD and CRC
+  std::size_t header = 0;   ///< and of what precedes the payload, as in a next one of its kind
+};
+
 /// What the transport has to do.
 enum class LLPAction : std::uint8_t {
   None,
@@ -70,7 +79,8 @@ struct QPNotice {
 ///
 /// Invariants: every WR taken from WorkQueues completes exactly once, each queue in posting order;
 /// never more than ord Reads open; messages of one direction are never interleaved (a Terminate
-/// alone may cut in between two segments); no octet is placed before CRC and all checks passed.
+/// alone may cut in between two segments); no octet is placed before CRC and all checks passed,
+/// but where the place is ours to know (find_landing).
 /// Outputs are drained after every call in this order: poll_transmit, poll_llp_action, poll_notice.
 /// Threads: none of its own; the engine's progress lock covers every call.
 class QP {
@@ -97,6 +107,19 @@ class QP {
   /// Octets that arrived, from the first one not consumed yet. Processes every whole FPDU, but
   /// takes at most a bounded number per call; `wanted` == 0 and consumed > 0 means call again.
   Received handle_octets(const OctetList& arrived, Instant now);
+  /// The rest of an FPDU's payload may be received straight into its place. `head`: what arrived of
+  /// the FPDU at the front, from its first octet, into staging. Empty: it has none, or of less than
+  /// `octets_min` octets, or not all in one run, or is not to be touched before its CRC is known:
+  /// stage it. Ask again before every further receive, with the same `head`: if it has none then,
+  /// the memory was taken back (handle_landing_fault). When it is full, offer the FPDU to
+  /// handle_octets as [head][place][trailer and more].
+  std::optional<Landing> find_landing(Octets head, std::size_t octets_min, Instant now);
+  /// `octets` more of it were received. Tell at once, under the lock under which they came: another
+  /// stream may use the same memory. False: they cannot be read any more (handle_landing_fault).
+  bool handle_landed(Octets head, const Landing&, std::size_t octets);
+  /// The place of what landed already is gone, or the transport cannot write to it (EFAULT). What
+  /// of the FPDU lies in staging is to be offered as what it is: the QP drops it.
+  void handle_landing_fault(Octets head, Instant now);
   /// The transport took `octets` more of what poll_transmit produced, in order.
   void handle_sent(std::size_t octets, Instant now);
   /// The transport could not read registered memory that a batch references (EFAULT).
@@ -108,14 +131,30 @@ class QP {
   /// CQ overflow, a failed SRQ, ...: an error of ours that ends this stream (0/2/07 or 0/0/00).
   void handle_local_error(wire::TermError error, Instant now);
 
-  /// The QP stands for one end of an InfiniBand connection: it does not notice that the other end
-  /// left until it has something to send. Then the oldest WR of the send queue completes with
-  /// RetryExceeded, and everything behind it is flushed. Holds until reset().
+  /// The QP stands for one end of an InfiniBand connection: when the other end leaves, nothing is
+  /// flushed. How long work may wait for it then is the host's to say. Holds until reset().
   void set_paired() { paired_ = true; }
-  /// Its stream is over, and nothing has been sent since.
+  /// Its stream is over, or about to be, and nothing has been flushed.
   bool peer_gone() const { return peer_gone_; }
-  /// A paired QP's peer cannot be found: Error, in that manner.
+  /// Work in the send queue waits for it.
+  bool misses_peer() const {
+    return peer_gone_ && !send_queue_empty() && !(paused_ && sends_drained());
+  }
+  /// Work has waited long enough for a paired QP's peer: Error. The oldest WR of the send queue
+  /// completes with RetryExceeded, everything behind it is flushed.
   Result<void> fail_unreachable(Instant now);
+
+  // What the consumer may change at any time. reset() undoes all of it.
+  /// What the peer may do with memory, whatever that memory allows: bits of RemoteWrite, RemoteRead
+  /// and RemoteAtomic; all of them until set. A request beyond it is an access violation (RFC 5040
+  /// §8.1.1), unless it is about no octet.
+  void set_remote_access(std::uint32_t rights) { remote_access_ = rights; }
+  /// Bounds the Reads and atomics that we have open, beside the stream's ORD.
+  void set_ord(std::uint16_t ord);
+  /// True: no WR is begun any more. Those that were go on, and what the peer asks for is answered.
+  void pause_sends(bool paused) { paused_ = paused; }
+  /// No WR is begun and not completed.
+  bool sends_drained() const;
 
   // Commands of the consumer. EINVAL where the state table has no row.
   Result<void> close(Instant now);        ///< modify Closing: FIN if the SQ is empty, else BadClose
@@ -143,8 +182,8 @@ class QP {
   std::optional<wire::TermError> terminate_received() const;
 
   // The rest is private, one idea per file: qp.cc (life and inputs), outbound.cc (what goes next),
-  // outbound_work.cc, nudge.cc, inbound*.cc (one per message kind), terminate.cc, teardown.cc,
-  // flush.cc.
+  // outbound_work.cc, nudge.cc, inbound*.cc (one per message kind), landing.cc, terminate.cc,
+  // teardown.cc, flush.cc.
  private:
   enum class OutboundMessage : std::uint8_t { None, Work, Response };
   enum class SegmentFate : std::uint8_t { Consumed, HeldBack };
@@ -153,6 +192,9 @@ class QP {
   bool step(QPEvent event);
   void forget_stream();
   bool silent() const;
+  void settle_ord();
+  Result<std::uint8_t*, MemoryFault> check_remote(STag, std::uint64_t to, std::uint64_t octets,
+                                                  std::uint32_t right) const;
 
   // outbound.cc
   bool start_next(Instant now);
@@ -198,6 +240,7 @@ class QP {
   WorkStatus scatter(UlpduCursor&);
   void deliver_send(const ArrivedSegment&, Instant now);
   void complete_receive(WorkStatus, bool invalidated);
+  bool put(std::uint8_t* target, Octets run);
   void handle_write(const ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_read_request(ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_read_response(const ArrivedSegment&, UlpduCursor&, Instant now);
@@ -210,6 +253,13 @@ class QP {
   void fail_read(const ArrivedSegment&, wire::TermError, WorkStatus, Instant now);
   void handle_terminate(UlpduCursor&, Instant now);
   void blame_work(const wire::Terminate&);
+
+  // landing.cc
+  void forget_landing() { landed_ = {}, landing_ = nullptr; }
+  std::uint8_t* place_of(const ArrivedSegment&, std::size_t octets, Instant now);
+  std::uint8_t* place_of_send(const ArrivedSegment&, std::size_t octets, Instant now);
+  std::uint8_t* place_of_response(const ArrivedSegment&, std::size_t octets);
+  std::uint8_t* place_of_write(const ArrivedSegment&, std::size_t octets);
 
   // terminate.cc
   void protocol_error(wire::TermError, const ArrivedSegment*, Instant now);
@@ -248,6 +298,12 @@ class QP {
   StreamParameters stream_;
   bool bound_ = false;                ///< a stream was bound and its Closed notice is still owed
 
+  // The consumer's.
+  static constexpr std::uint32_t kRemoteAll = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+  std::uint32_t remote_access_ = kRemoteAll;
+  std::uint16_t ord_limit_ = 0xffff;
+  bool paused_ = false;
+
   // Outbound.
   Framer framer_;
   std::uint32_t mulpdu_ = wire::kMulpduMin;
@@ -270,6 +326,8 @@ class QP {
 
   // Inbound.
   Deframer deframer_;
+  Summed landed_;  ///< of the FPDU at the front: staged head and landed payload
+  const std::uint8_t* landing_ = nullptr;  ///< where that payload begins, if some of it landed
   std::uint32_t ird_ = 0;
   bool first_fpdu_arrived_ = false;
   MSN expected_send_msn_;
@@ -290,7 +348,7 @@ class QP {
   std::optional<wire::TermError> terminate_sent_;
   std::optional<wire::TermError> terminate_received_;
   bool paired_ = false;
-  bool peer_gone_ = false;            ///< paired, the stream is over, and nobody has noticed
+  bool peer_gone_ = false;            ///< paired, the stream is over, and nothing is flushed yet
   WorkStatus lost_status_ = WorkStatus::Flushed;  ///< of the first WR that the send queue flushes
   std::optional<Instant> deadline_;
   LLPAction action_ = LLPAction::None;

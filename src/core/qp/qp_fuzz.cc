@@ -239,11 +239,27 @@ class Run {
     arrived_.insert(arrived_.end(), octets.begin(), octets.end());
     if (arrived_.size() > 65536) arrived_.clear();  // held back too long: a peer that gives up
     const std::size_t cut = arrived_.size() / 3;
-    const Octets parts[] = {Octets(arrived_).first(cut), Octets(arrived_).subspan(cut)};
+    const Octets head = Octets(arrived_).first(cut), rest = Octets(arrived_).subspan(cut);
+    const auto landing = ++arrivals_ % 3 != 0 ? qp().find_landing(head, 1, now_) : std::nullopt;
+    const std::size_t landed = landing ? land(*landing, head, rest) : 0;
+    const Octets parts[] = {head, Octets(landed > 0 ? landing->place : nullptr, landed),
+                            rest.subspan(landed)};
     const Received received = qp().handle_octets({parts}, now_);
     require(received.consumed <= arrived_.size());
     arrived_.erase(arrived_.begin(),
                    arrived_.begin() + static_cast<std::ptrdiff_t>(received.consumed));
+  }
+  /// Receives what is here of the payload into its place, as an engine would.
+  std::size_t land(const Landing& landing, Octets head, Octets rest) {
+    if (landing.octets > rest.size()) return 0;
+    if (mover_.unmapped) return qp().handle_landing_fault(head, now_), 0;
+    mover_.place(landing.place, rest.first(landing.octets));
+    const std::size_t first = landing.octets / 2;
+    require(qp().handle_landed(head, landing, first));
+    const auto again = qp().find_landing(head, 1, now_);
+    require(again && again->place == landing.place && again->landed == first);
+    require(qp().handle_landed(head, *again, landing.octets - first));
+    return landing.octets;
   }
   Bytes ulpdu(const wire::DDPHeader& header, const Bytes& payload) {
     Bytes out(header.octets());
@@ -448,6 +464,7 @@ class Run {
   std::uint64_t random_ = 0;
   STag stags_[7];
   Bytes arrived_;
+  unsigned arrivals_ = 0;
   struct OpenRequest {
     wire::ReadRequest read;
     std::optional<wire::AtomicRequest> atomic;  ///< instead

@@ -39,7 +39,9 @@ Result<void> QP::reset(Instant) {
   if (state_ == QPState::Error) flush_queues();
   if (!step(QPEvent::IdleRequested)) return Error{EINVAL, "reset: the QP is not in Error"};
   forget_stream();
-  paired_ = false;
+  paired_ = paused_ = false;
+  remote_access_ = kRemoteAll;
+  ord_limit_ = 0xffff;
   memory_.release_stream(config_.stream);
   return {};
 }

@@ -2,12 +2,14 @@
 weft_test(core_qp
   SOURCES
     qp/atomic_test.cc
+    qp/attributes_test.cc
     qp/bind_test.cc
     qp/condition_test.cc
     qp/cq_state_test.cc
     qp/fence_test.cc
     qp/flush_test.cc
     qp/immediate_test.cc
+    qp/landing_test.cc
     qp/nudge_test.cc
     qp/paired_test.cc
     qp/qp_state_test.cc

@@ -38,6 +38,8 @@ void shut_after_fork(ContextObject* context) {
   };
 }
 
+}  // namespace
+
 void register_fork_handlers() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -54,6 +56,8 @@ void register_fork_handlers() {
                    });
   });
 }
+
+namespace {
 
 void set_plain_operations(ibv_context_ops* ops) {
   // The slots that begin with _compat hold functions that no program calls: today's go by symbol.
@@ -86,9 +90,12 @@ void set_extended_operations(verbs_context* verbs) {
   verbs->query_rt_values = query_rt_values;
   verbs->create_cq_ex = create_cq_ex;
   verbs->create_qp_ex = create_qp_ex;
+  verbs->alloc_null_mr = alloc_null_mr;
+  verbs->alloc_td = alloc_td;
+  verbs->dealloc_td = dealloc_td;
+  verbs->alloc_parent_domain = alloc_parent_domain;
 
   refuse(verbs->advise_mr);
-  refuse(verbs->alloc_null_mr);
   refuse(verbs->read_counters);
   refuse(verbs->attach_counters_point_flow);
   refuse(verbs->create_counters);
@@ -100,9 +107,6 @@ void set_extended_operations(verbs_context* verbs) {
   refuse(verbs->destroy_flow_action);
   refuse(verbs->create_flow_action_esp);
   refuse(verbs->modify_qp_rate_limit);
-  refuse(verbs->alloc_parent_domain);
-  refuse(verbs->dealloc_td);
-  refuse(verbs->alloc_td);
   refuse(verbs->modify_cq);
   refuse(verbs->post_srq_ops);
   refuse(verbs->destroy_rwq_ind_table);

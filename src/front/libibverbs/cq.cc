@@ -53,14 +53,28 @@ CQObject* create(ibv_context* context, std::uint32_t depth, void* cq_context,
 }  // namespace
 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
-  const std::uint32_t known_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  const std::uint32_t known_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   if ((attr->comp_mask & ~known_mask) != 0) return fail_null(EOPNOTSUPP);
   if ((attr->wc_flags & ~kWcFlags) != 0) return fail_null(EOPNOTSUPP);
   if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
       (attr->flags & ~kCreateFlags) != 0) {
     return fail_null(EOPNOTSUPP);
   }
-  return create(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
+  PDObject* domain = nullptr;
+  if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0) {
+    // A plain PD will not do: a CQ belongs to none.
+    if (attr->parent_domain == nullptr || attr->parent_domain->context != context) {
+      return fail_null(EINVAL);
+    }
+    domain = to_object(attr->parent_domain);
+    if (domain->parent == nullptr) return fail_null(EINVAL);
+  }
+  CQObject* object =
+      create(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
+  if (object == nullptr || domain == nullptr) return object;
+  object->domain = domain;
+  domain->add_user();
+  return object;
 }
 
 }  // namespace weft::front
@@ -95,6 +109,7 @@ WEFT_VERB(int, destroy_cq, (ibv_cq * cq)) {
     --cq->channel->refcnt;
     to_object(cq->channel)->uses.drop();
   }
+  if (object->domain != nullptr) object->domain->drop_user();
   pthread_cond_destroy(&cq->cond);
   pthread_mutex_destroy(&cq->mutex);
   delete object;

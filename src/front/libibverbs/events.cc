@@ -30,6 +30,7 @@ ibv_async_event to_event(const verbs::AsyncQueue::Event& event) {
     case Kind::QPRequestError: answer.event_type = IBV_EVENT_QP_REQ_ERR; break;
     case Kind::QPAccessError: answer.event_type = IBV_EVENT_QP_ACCESS_ERR; break;
     case Kind::LastReceive: answer.event_type = IBV_EVENT_QP_LAST_WQE_REACHED; break;
+    case Kind::SendsDrained: answer.event_type = IBV_EVENT_SQ_DRAINED; break;
   }
   answer.element.qp = static_cast<ibv_qp*>(event.owner);
   return answer;
@@ -118,7 +119,8 @@ WEFT_VERB(void, ack_async_event, (ibv_async_event * event)) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+    case IBV_EVENT_SQ_DRAINED: {
       QPObject* object = to_object(event->element.qp);
       count(&object->qp_base, &object->qp_base.events_completed, 1);
       target = {&object->qp.async(), &object->qp.async_events()};

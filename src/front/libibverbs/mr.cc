@@ -1,4 +1,5 @@
 // Memory regions.
+#include <limits>
 #include <new>
 
 #include "front/libibverbs/export.h"
@@ -22,14 +23,30 @@ bool region_access(unsigned flags, std::uint32_t* access, int* code) {
   // Hints that a device may leave alone: the optional range by its definition, huge pages because
   // nothing here is pinned by page.
   constexpr unsigned kHints = unsigned{IBV_ACCESS_OPTIONAL_RANGE} | IBV_ACCESS_HUGETLB;
-  *code = (flags & ~(kRights | kHints | unsigned{IBV_ACCESS_ON_DEMAND})) != 0 ? EINVAL
-          : (flags & IBV_ACCESS_ON_DEMAND) != 0                               ? EOPNOTSUPP
-                                                                              : 0;
+  // No page is ever pinned, so that every region is on demand; asked for, it may begin as a hole.
+  *code = (flags & ~(kRights | kHints | unsigned{IBV_ACCESS_ON_DEMAND})) != 0 ? EINVAL : 0;
   *access = flags & kRights;
   return *code == 0;
 }
 
 namespace {
+
+ibv_mr* open_region(ibv_pd* pd, void* address, const verbs::RegionShape& shape) {
+  auto* object = new (std::nothrow) MRObject{};
+  if (object == nullptr) return fail_null(ENOMEM);
+  if (auto opened = object->mr.open(to_object(pd)->real(), shape); !opened) {
+    delete object;
+    return fail_null(opened.error().code);
+  }
+  to_object(pd)->add_user();
+  object->context = pd->context;
+  object->pd = pd;
+  object->addr = address;
+  object->length = shape.octets;
+  object->lkey = object->rkey = object->mr.stag();
+  object->handle = object->mr.stag();
+  return object;
+}
 
 ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t octets, std::uint64_t iova,
                         unsigned flags) {
@@ -40,22 +57,23 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t octets, std::uint
   shape.address = reinterpret_cast<std::uintptr_t>(address);
   shape.octets = octets;
   shape.base_to = (shape.access & device::kZeroBased) != 0 ? 0 : iova;
-  auto* object = new (std::nothrow) MRObject{};
-  if (object == nullptr) return fail_null(ENOMEM);
-  if (auto opened = object->mr.open(to_object(pd)->pd, shape); !opened) {
-    delete object;
-    return fail_null(opened.error().code);
-  }
-  object->context = pd->context;
-  object->pd = pd;
-  object->addr = address;
-  object->length = octets;
-  object->lkey = object->rkey = object->mr.stag();
-  object->handle = object->mr.stag();
-  return object;
+  shape.on_demand = (flags & IBV_ACCESS_ON_DEMAND) != 0;
+  return open_region(pd, address, shape);
 }
 
 }  // namespace
+
+/// As long as can be, and only for our own work requests: it has no rkey.
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  if (!to_object(pd->context)->alive()) return fail_null(EIO);
+  verbs::RegionShape shape;
+  shape.access = unsigned{device::kLocalWrite} | device::kNull;
+  shape.octets = std::numeric_limits<std::size_t>::max();
+  ibv_mr* mr = open_region(pd, nullptr, shape);
+  if (mr != nullptr) mr->rkey = 0;
+  return mr;
+}
+
 }  // namespace weft::front
 
 using namespace weft::front;
@@ -87,11 +105,13 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
   const bool sensible = flags != 0 && (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) == 0 &&
                         !(move && (addr == nullptr || length == 0)) &&
                         !(change_pd && (pd == nullptr || pd->context != mr->context)) &&
-                        !(!change_access && access != 0);
+                        !(!change_access && access != 0) &&
+                        (shape.access & weft::device::kNull) == 0;
   if (!sensible) code = EINVAL;
   if (!to_object(mr->context)->alive()) code = EIO;
   if (code == 0 && change_access) {
     region_access(static_cast<unsigned>(access), &shape.access, &code);
+    shape.on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
   }
   if (code != 0) {
     errno = code;
@@ -112,11 +132,13 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
     }
   }
   ibv_pd* target = change_pd ? pd : mr->pd;
-  if (auto done = object->mr.reopen(to_object(target)->pd, shape); !done) {
+  if (auto done = object->mr.reopen(to_object(target)->real(), shape); !done) {
     errno = done.error().code;
     // The device refuses before it changes anything, so the region is what it was.
     return IBV_REREG_MR_ERR_INPUT;
   }
+  to_object(target)->add_user();
+  to_object(mr->pd)->drop_user();
   mr->pd = target;
   if (move) {
     mr->addr = addr;
@@ -130,6 +152,7 @@ WEFT_VERB(int, dereg_mr, (ibv_mr * mr)) {
   if (to_object(mr->context)->alive()) {
     if (auto closed = object->mr.close(); !closed) return finish(closed);
   }
+  to_object(mr->pd)->drop_user();
   delete object;
   return 0;
 }

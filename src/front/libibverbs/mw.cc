@@ -14,13 +14,14 @@ ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   if (object == nullptr) return fail_null(ENOMEM);
   const bool first = kind == IBV_MW_TYPE_1;
   const auto opened = object->mw.open(
-      to_object(pd)->pd, first ? device::WindowKind::Type1 : device::WindowKind::Type2);
+      to_object(pd)->real(), first ? device::WindowKind::Type1 : device::WindowKind::Type2);
   if (!opened) {
     delete object;
     return fail_null(opened.error().code);
   }
   object->context = pd->context;
   object->pd = pd;
+  to_object(pd)->add_user();
   object->rkey = object->mw.stag();
   object->handle = object->mw.stag();
   object->type = first ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2;
@@ -32,6 +33,7 @@ int dealloc_mw(ibv_mw* mw) {
   if (to_object(mw->context)->alive()) {
     if (auto closed = object->mw.close(); !closed) return finish(closed);
   }
+  to_object(mw->pd)->drop_user();
   delete object;
   return 0;
 }
@@ -46,7 +48,9 @@ int fill_bind(const ibv_mw& mw, std::uint32_t rkey, const ibv_mw_bind_info& info
   constexpr std::uint32_t kKeyMask = 0xff;
   if (((rkey ^ mw.rkey) & ~kKeyMask) != 0) return EINVAL;
   if (info.mr == nullptr && (info.addr != 0 || info.length != 0)) return EINVAL;
-  if (info.mr != nullptr && info.mr->pd != mw.pd) return EPERM;
+  if (info.mr != nullptr && &to_object(info.mr->pd)->real() != &to_object(mw.pd)->real()) {
+    return EPERM;
+  }
   entry->opcode = device::SendOpcode::BindWindow;
   entry->remote_stag = rkey;
   *entry->binding() = {info.addr, info.length, info.mr != nullptr ? info.mr->rkey : 0,

@@ -67,8 +67,27 @@ inline ContextObject* to_object(ibv_context* context) {
   return reinterpret_cast<ContextFace*>(face)->object;
 }
 
+/// What uses of one thread are made with. Our locks cost nothing where there is no second thread.
+struct TDObject : ibv_td {
+  verbs::UseCount uses;
+};
+inline TDObject* to_object(ibv_td* td) { return static_cast<TDObject*>(td); }
+
+/// A PD, or a parent domain: what programs may use like a PD, and what is made with it belongs to
+/// the PD that it stands for.
 struct PDObject : ibv_pd {
-  verbs::PD pd;
+  verbs::PD pd;                ///< a parent domain leaves it closed
+  PDObject* parent = nullptr;  ///< of a parent domain: its PD
+  TDObject* td = nullptr;      ///< of a parent domain: may be null
+  verbs::UseCount users;       ///< of a parent domain: what was made with it
+
+  verbs::PD& real() { return parent != nullptr ? parent->pd : pd; }
+  void add_user() {
+    if (parent != nullptr) users.add();
+  }
+  void drop_user() {
+    if (parent != nullptr) users.drop();
+  }
 };
 inline PDObject* to_object(ibv_pd* pd) { return static_cast<PDObject*>(pd); }
 
@@ -96,6 +115,7 @@ inline ChannelObject* to_object(ibv_comp_channel* channel) {
 struct CQObject : ibv_cq_ex {
   verbs::CQ cq;
   const device::CompletionEntry* entry = nullptr;  ///< between start_poll and end_poll
+  PDObject* domain = nullptr;                      ///< the parent domain that it was made with
 };
 inline CQObject* to_object(ibv_cq_ex* cq) { return static_cast<CQObject*>(cq); }
 inline CQObject* to_object(ibv_cq* cq) { return to_object(reinterpret_cast<ibv_cq_ex*>(cq)); }

@@ -12,6 +12,15 @@ namespace weft::front {
 
 struct QPObject;
 
+// context.cc
+/// Once in a process; more calls do nothing.
+void register_fork_handlers();
+// mr.cc
+ibv_mr* alloc_null_mr(ibv_pd* pd);
+// pd.cc
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);
+int dealloc_td(ibv_td* td);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
 // poll.cc
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
@@ -43,7 +52,7 @@ void set_cq_ex_operations(ibv_cq_ex* cq);
 void set_qp_ex_operations(ibv_qp_ex* qp);
 
 /// The rights a set of flags asks for, as device::RegionAccess bits; false with the code to fail
-/// with: EINVAL for unknown flags, EOPNOTSUPP for known ones.
+/// with: EINVAL for unknown flags.
 bool region_access(unsigned flags, std::uint32_t* access, int* code);
 
 }  // namespace weft::front

@@ -45,7 +45,7 @@ constexpr std::uint32_t kInlineOctetsFree = 32;
 
 verbs::QPShape to_shape(const ibv_qp_init_attr_ex& attr) {
   verbs::QPShape shape;
-  shape.pd = &to_object(attr.pd)->pd;
+  shape.pd = &to_object(attr.pd)->real();
   shape.send_cq = &to_object(attr.send_cq)->cq;
   shape.receive_cq = &to_object(attr.recv_cq)->cq;
   shape.srq = attr.srq != nullptr ? &to_object(attr.srq)->srq : nullptr;
@@ -90,6 +90,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     return fail_null(opened.error().code);
   }
   set_face(object, *attr);
+  to_object(attr->pd)->add_user();
   const verbs::QPShape& granted = object->qp.shape();
   attr->cap = {granted.send_depth, granted.receive_depth, granted.send_sges,
                granted.receive_sges, granted.inline_octets};
@@ -121,6 +122,7 @@ WEFT_VERB(int, destroy_qp, (ibv_qp * qp)) {
   if (to_object(qp->context)->alive()) {
     if (auto closed = object->qp.close(); !closed) return finish(closed);
   }
+  to_object(qp->pd)->drop_user();
   pthread_cond_destroy(&qp->cond);
   pthread_mutex_destroy(&qp->mutex);
   delete object;

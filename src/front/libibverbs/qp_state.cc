@@ -67,7 +67,7 @@ int move_to(verbs::QP& qp, std::uint32_t target) {
 
 constexpr int kKnownMask = (IBV_QP_DEST_QPN << 1) - 1;
 
-/// Keeps what programs written for InfiniBand set and later ask for; iWARP uses none of it.
+/// Keeps what programs written for InfiniBand set and later ask for.
 void remember(ibv_qp_attr* kept, const ibv_qp_attr& given, int mask) {
   const auto keep = [&](int bit, auto member) {
     // By octets: some are enums, with whatever a C program put there.
@@ -75,6 +75,8 @@ void remember(ibv_qp_attr* kept, const ibv_qp_attr& given, int mask) {
     std::memcpy(&(kept->*member), &(given.*member), sizeof(kept->*member));
   };
   keep(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
+  keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  keep(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
   keep(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
   keep(IBV_QP_PORT, &ibv_qp_attr::port_num);
   keep(IBV_QP_AV, &ibv_qp_attr::ah_attr);
@@ -120,6 +122,10 @@ WEFT_VERB(int, modify_qp, (ibv_qp * qp, ibv_qp_attr* attr, int attr_mask)) {
     if (code != 0) return fail(code);
     qp->state = attr->qp_state;
   }
+  if ((attr_mask & IBV_QP_ACCESS_FLAGS) != 0) {
+    const auto done = object->qp.modify({.remote_access = remote_access(attr->qp_access_flags)});
+    if (!done) return finish(done);
+  }
   remember(&object->attributes, *attr, attr_mask);
   return 0;
 }
@@ -137,8 +143,12 @@ WEFT_VERB(int, query_qp,
   attr->qp_state = attr->cur_qp_state =
       shape.named ? shown_ib_state(*object, *status) : to_ibv_state(status->state);
   attr->cap = to_cap(shape);
-  attr->max_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ord, 255));
-  attr->max_dest_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ird, 255));
+  // Persona ib tells what was asked for, unless RDMA CM connected.
+  if (object->ib_state < IBV_QPS_RTR) {
+    attr->max_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ord, 255));
+    attr->max_dest_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ird, 255));
+  }
+  attr->sq_draining = attr->qp_state == IBV_QPS_SQD && !status->sends_drained ? 1 : 0;
   if (attr->port_num == 0) attr->port_num = 1;
   if (to_number(attr->path_mtu) == 0) attr->path_mtu = IBV_MTU_1024;
   qp->state = attr->qp_state;

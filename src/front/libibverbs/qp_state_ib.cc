@@ -36,6 +36,13 @@ constexpr Transition kTransitions[] = {
          IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    // InfiniBand also takes a new path and a new depth for the peer's Reads; here the stream has
+    // settled both.
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0,
+     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT |
+         IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC},
 };
 
 const Transition* find_transition(ibv_qp_state from, std::uint32_t to) {
@@ -76,25 +83,71 @@ int to_ready_to_receive(QPObject* object, const ibv_qp_attr& attr) {
   if (const int code = fill_addresses(*object, attr.ah_attr, &request); code != 0) return code;
   request.peer = attr.dest_qp_num;
   request.ird = attr.max_dest_rd_atomic;
-  request.ord = device::kReadDepthMax;  // the peer's depth bounds it; ours comes with RTS
+  request.ord = device::kReadDepthMax;  // the peer's depth bounds it; ours comes on the way to RTS
   return finish_device(object->qp.pair(request));
 }
 
 /// How long InfiniBand would try: the time-out of 4.096 us * 2^n, once and again for each retry,
-/// and hardware waits up to four times as long. Never less than the start of a process takes.
-Duration patience_of(const ibv_qp_attr& attr) {
-  constexpr Duration kPatienceMin = std::chrono::seconds(5);
-  if (attr.timeout == 0) return {};
-  const unsigned exponent = std::min<unsigned>(attr.timeout, 31);
-  const Duration once(std::int64_t{4096} << exponent);
-  return std::max(once * (attr.retry_cnt + 1) * 4, kPatienceMin);
+/// and hardware waits up to four times as long. To be found, a peer has at least the time that the
+/// start of a process takes.
+device::PairPatience patience_of(unsigned timeout, unsigned retry_count) {
+  constexpr Duration kToFindMin = std::chrono::seconds(5);
+  if (timeout == 0) return {};
+  const Duration once(std::int64_t{4096} << std::min(timeout, 31u));
+  const Duration all = once * (retry_count + 1) * 4;
+  return {.to_find = std::max(all, kToFindMin), .to_miss = all};
+}
+
+/// What the device has to know of the attributes given, and what the states say of its send queue.
+device::QPAttributes to_device(const QPObject& object, const ibv_qp_attr& attr, int mask) {
+  device::QPAttributes wanted;
+  const ibv_qp_attr& kept = object.attributes;
+  const auto given = [mask](int bit) { return (mask & bit) != 0; };
+  if (given(IBV_QP_ACCESS_FLAGS)) wanted.remote_access = remote_access(attr.qp_access_flags);
+  if (given(IBV_QP_MAX_QP_RD_ATOMIC)) wanted.ord = attr.max_rd_atomic;
+  if (given(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT)) {
+    wanted.patience = patience_of(given(IBV_QP_TIMEOUT) ? attr.timeout : kept.timeout,
+                                  given(IBV_QP_RETRY_CNT) ? attr.retry_cnt : kept.retry_cnt);
+  }
+  const bool drains = to_number(attr.qp_state) == IBV_QPS_SQD;
+  if (drains != (object.ib_state == IBV_QPS_SQD)) {
+    wanted.sends_paused = drains;
+    wanted.tell_drained = given(IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr.en_sqd_async_notify != 0;
+  }
+  return wanted;
+}
+
+/// Moves along a row of the table.
+int follow(QPObject* object, const Transition& row, const ibv_qp_attr& attr, int mask) {
+  if ((mask & row.needed) != row.needed) return EINVAL;
+  if ((mask & ~(row.needed | row.allowed | kAny)) != 0) return EINVAL;
+  const auto too_deep = [&](int bit, unsigned depth) {
+    return (mask & bit) != 0 && depth > device::kReadDepthMax;
+  };
+  if (too_deep(IBV_QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic) ||
+      too_deep(IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic)) {
+    return EINVAL;
+  }
+  // First what the peer may do: it may be here before the next call is.
+  const int code = finish_device(object->qp.modify(to_device(*object, attr, mask)));
+  if (code != 0 || row.to != IBV_QPS_RTR) return code;
+  return to_ready_to_receive(object, attr);
+}
+
+/// Without a state: a change of attributes, where the present state has a row to itself.
+int change_only(QPObject* object, const ibv_qp_attr& attr, int mask) {
+  const Transition* row = find_transition(object->ib_state, object->ib_state);
+  if (row == nullptr) return mask != 0 ? EINVAL : 0;
+  ibv_qp_attr stays = attr;
+  stays.qp_state = object->ib_state;
+  return follow(object, *row, stays, mask);
 }
 
 }  // namespace
 
 int modify_ib(QPObject* object, const ibv_qp_attr& attr, int mask) {
   const ibv_qp_state now = object->ib_state;
-  if ((mask & IBV_QP_STATE) == 0) return now == IBV_QPS_RESET && mask != 0 ? EINVAL : 0;
+  if ((mask & IBV_QP_STATE) == 0) return change_only(object, attr, mask);
   const std::uint32_t target = to_number(attr.qp_state);
   int code = 0;
   if (target == IBV_QPS_RESET || target == IBV_QPS_ERR) {
@@ -103,14 +156,8 @@ int modify_ib(QPObject* object, const ibv_qp_attr& attr, int mask) {
                                    : finish_device(object->qp.command(QPCommand::Fail));
   } else {
     const Transition* row = find_transition(now, target);
-    // Draining the send queue is a state that the device does not have.
-    if (row == nullptr) return target == IBV_QPS_SQD ? EOPNOTSUPP : EINVAL;
-    if ((mask & row->needed) != row->needed) return EINVAL;
-    if ((mask & ~(row->needed | row->allowed | kAny)) != 0) return EINVAL;
-    if (target == IBV_QPS_RTR) code = to_ready_to_receive(object, attr);
-    if (target == IBV_QPS_RTS && now == IBV_QPS_RTR) {
-      code = finish_device(object->qp.set_pair_patience(patience_of(attr)));
-    }
+    if (row == nullptr) return EINVAL;
+    code = follow(object, *row, attr, mask);
   }
   if (code != 0) return code;
   object->ib_state = object->qp_base.state = static_cast<ibv_qp_state>(target);

@@ -5,6 +5,11 @@
 
 namespace weft::front {
 
+/// What IBV_QP_ACCESS_FLAGS leave the peer, as device::RegionAccess bits.
+constexpr std::uint32_t remote_access(unsigned flags) {
+  return flags & (unsigned{device::kRemoteWrite} | device::kRemoteRead | device::kRemoteAtomic);
+}
+
 /// What ibv_modify_qp does to a QP of persona ib: 0 or the errno. EINVAL: no such transition, or
 /// an attribute that it needs is missing, or one that it does not take is there.
 int modify_ib(QPObject* object, const ibv_qp_attr& attr, int mask);

@@ -110,6 +110,15 @@ void fill_port(ibv_context* context, const verbs::Interface& interface, ibv_port
   }
 }
 
+/// The engine reads and writes through the process's own mappings: pages come as they are touched,
+/// under every operation.
+void fill_on_demand(ibv_device_attr_ex* attr) {
+  attr->odp_caps.general_caps = IBV_ODP_SUPPORT;
+  attr->odp_caps.per_transport_caps.rc_odp_caps =
+      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+      IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+}
+
 /// Copies what fits of a struct that programs of other years know shorter or longer.
 template <typename Struct>
 void copy_sized(const Struct& full, void* target, std::size_t octets) {
@@ -135,6 +144,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   full.hca_core_clock = kNanosecondClockKhz;
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
   full.phys_port_cnt_ex = 1;
+  fill_on_demand(&full);
   copy_sized(full, attr, octets);
   return 0;
 }

@@ -17,6 +17,10 @@ device::QPNumber qp_number_of(const void* ibv_qp_pointer) {
 }  // namespace weft::front
 
 WEFT_EXPORT weft::verbs::Runtime* weft_private_runtime() {
+  // Before librdmacm registers its own, which take its lock of the devices: who opens one there
+  // takes that lock and then ours, and the handlers before a fork run in the order from last to
+  // first.
+  weft::front::register_fork_handlers();
   auto& runtime = weft::verbs::ProcessRuntime::instance();
   runtime.set_qp_number_of(weft::front::qp_number_of);
   return &runtime;

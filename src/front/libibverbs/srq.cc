@@ -15,7 +15,7 @@ WEFT_VERB(ibv_srq*, create_srq, (ibv_pd * pd, ibv_srq_init_attr* init)) {
   object->srq_context = init->srq_context;
   object->pd = pd;
   void* const face = static_cast<ibv_srq*>(object);
-  if (auto opened = object->srq.open(to_object(pd)->pd, init->attr.max_wr, init->attr.max_sge,
+  if (auto opened = object->srq.open(to_object(pd)->real(), init->attr.max_wr, init->attr.max_sge,
                                      owner->async, face);
       !opened) {
     delete object;
@@ -24,6 +24,7 @@ WEFT_VERB(ibv_srq*, create_srq, (ibv_pd * pd, ibv_srq_init_attr* init)) {
   pthread_mutex_init(&object->mutex, nullptr);
   pthread_cond_init(&object->cond, nullptr);
   object->handle = object->srq.number();
+  to_object(pd)->add_user();
   init->attr.max_wr = object->srq.receives().depth();
   init->attr.max_sge = object->srq.receives().sges_max();
   return object;
@@ -51,6 +52,7 @@ WEFT_VERB(int, destroy_srq, (ibv_srq * srq)) {
   if (to_object(srq->context)->alive()) {
     if (auto closed = object->srq.close(); !closed) return finish(closed);
   }
+  to_object(srq->pd)->drop_user();
   pthread_cond_destroy(&srq->cond);
   pthread_mutex_destroy(&srq->mutex);
   delete object;

@@ -33,6 +33,7 @@ class GoneDevice final : public device::Device {
   Result<device::QPFace> create_qp(const device::QPRequest&) override { return gone(); }
   Result<void> destroy_qp(device::QPNumber) override { return gone(); }
   Result<void> command_qp(device::QPNumber, device::QPCommand) override { return gone(); }
+  Result<void> modify_qp(device::QPNumber, const device::QPAttributes&) override { return gone(); }
   Result<device::QPStatus> query_qp(device::QPNumber) override { return gone(); }
 
   Result<device::ListenerNumber> listen(const sockaddr*, int, bool, std::uint64_t) override {
@@ -56,7 +57,6 @@ class GoneDevice final : public device::Device {
   Result<void> release(device::ConnectionNumber) override { return gone(); }
   Result<std::uint32_t> name_qp(device::QPNumber) override { return gone(); }
   Result<void> pair_qp(const device::PairRequest&) override { return gone(); }
-  Result<void> set_pair_patience(device::QPNumber, Duration) override { return gone(); }
 
   void ring_send(device::QPNumber) override {}
   void ring_receive(device::QPNumber) override {}

@@ -193,7 +193,8 @@ WEFT_EXPORT int rdma_init_qp_attr(rdma_cm_id* public_id, ibv_qp_attr* attributes
   switch (attributes->qp_state) {
     case IBV_QPS_INIT:
     case IBV_QPS_RTR:
-      attributes->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+      attributes->qp_access_flags =
+          IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
       attributes->port_num = id.port_num;
       *mask = IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
       if (attributes->qp_state == IBV_QPS_INIT && !connected) {

@@ -202,6 +202,12 @@ class FakeDevice final : public device::Device {
     if (int code = enter("destroy_qp")) return Error{code, "told to fail"};
     return erase(qps_, qp);
   }
+  device::QPAttributes modified;  ///< what the last modify_qp was given
+  Result<void> modify_qp(device::QPNumber, const device::QPAttributes& attributes) override {
+    if (int code = enter("modify_qp")) return Error{code, "told to fail"};
+    modified = attributes;
+    return {};
+  }
   Result<void> command_qp(device::QPNumber qp, device::QPCommand command) override {
     if (int code = enter("command_qp")) return Error{code, "told to fail"};
     using device::QPCommand, device::QPState;
@@ -241,7 +247,6 @@ class FakeDevice final : public device::Device {
   Result<void> release(device::ConnectionNumber) override { return unsupported(); }
   Result<std::uint32_t> name_qp(device::QPNumber) override { return unsupported(); }
   Result<void> pair_qp(const device::PairRequest&) override { return unsupported(); }
-  Result<void> set_pair_patience(device::QPNumber, Duration) override { return unsupported(); }
 
   void ring_send(device::QPNumber) override { enter("ring_send"); }
   void ring_receive(device::QPNumber) override { enter("ring_receive"); }

@@ -54,6 +54,9 @@ class FakeDevice final : public device::Device {
   Result<void> disconnect(device::ConnectionNumber) override;
   Result<void> release(device::ConnectionNumber) override;
   Result<void> command_qp(device::QPNumber, device::QPCommand) override;
+  Result<void> modify_qp(device::QPNumber, const device::QPAttributes&) override {
+    return unused();
+  }
   int progress_fd() const override { return progress_fd_; }
   void progress() override;
   int timeout_ms() override { return 1000; }
@@ -61,7 +64,6 @@ class FakeDevice final : public device::Device {
   // Not used by the connection manager.
   Result<std::uint32_t> name_qp(device::QPNumber) override { return unused(); }
   Result<void> pair_qp(const device::PairRequest&) override { return unused(); }
-  Result<void> set_pair_patience(device::QPNumber, Duration) override { return unused(); }
   Result<device::PDNumber> create_pd() override { return unused(); }
   Result<void> destroy_pd(device::PDNumber) override { return unused(); }
   Result<std::uint32_t> register_region(const device::RegionRequest&) override { return unused(); }

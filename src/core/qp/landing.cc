@@ -1,0 +1,129 @@
+// Where payload that has not arrived yet belongs, so that it can be received straight into it
+// (docs/adr/0010-large-payload-is-received-in-place.md).
+#include <algorithm>
+
+#include "core/qp/qp.h"
+
+namespace weft::core {
+namespace {
+
+/// The header of an FPDU without a leading marker that may have only begun.
+std::optional<ArrivedSegment> front_segment(Octets head) {
+  if (head.size() < wire::kUlpduLengthOctets) return {};
+  ArrivedSegment segment;
+  segment.ulpdu_octets = load_be16(head.data());
+  const Octets behind = head.subspan(wire::kUlpduLengthOctets);
+  const Octets ulpdu = behind.first(std::min(behind.size(), segment.ulpdu_octets));
+  const auto ddp = wire::DDPHeader::parse(ulpdu);
+  if (!ddp) return {};
+  segment.ddp = *ddp;
+  return segment;
+}
+
+}  // namespace
+
+std::optional<Landing> QP::find_landing(Octets head, std::size_t octets_min, Instant now) {
+  if (stream_.receive_markers || (state_ != QPState::RTS && state_ != QPState::Closing)) return {};
+  const std::optional<ArrivedSegment> segment = front_segment(head);
+  if (!segment) return {};
+  const std::size_t before = wire::kUlpduLengthOctets + segment->ddp.octets();
+  const std::size_t staged = head.size() - before;
+  const std::size_t payload = segment->ulpdu_octets - segment->ddp.octets();
+  if (payload < staged + std::max<std::size_t>(octets_min, 1)) return {};
+  if (judge_header(*segment)) return {};
+  std::uint8_t* const place = place_of(*segment, payload, now);
+  if (place == nullptr) return {};
+  const bool begun = landing_ != nullptr;
+  if (begun && landing_ != place + staged) return {};
+  const std::size_t trailer =
+      wire::fpdu_octets(segment->ulpdu_octets) - wire::kUlpduLengthOctets - segment->ulpdu_octets;
+  return Landing{place + staged, payload - staged, begun ? landed_.octets - head.size() : 0,
+                 trailer, before};
+}
+
+// The header has not been vouched for by the CRC. It is believed as far as it says what our side
+// knows by itself: the next Send goes into the next receive buffer, the next Read Response answers
+// the oldest Read. Nothing but these fills that memory until it completes, so octets that turn out
+// to be damaged hurt nobody. A Write says itself where it belongs: only without a CRC, when there
+// is nothing to wait for.
+std::uint8_t* QP::place_of(const ArrivedSegment& segment, std::size_t octets, Instant now) {
+  switch (wire::rdmap_opcode(segment.ddp.rdmap_control)) {
+    case wire::Opcode::ReadResponse:
+      return place_of_response(segment, octets);
+    case wire::Opcode::Write:
+      return stream_.crc ? nullptr : place_of_write(segment, octets);
+    case wire::Opcode::Send:
+    case wire::Opcode::SendInvalidate:
+    case wire::Opcode::SendSolicited:
+    case wire::Opcode::SendSolicitedInvalidate:
+      return place_of_send(segment, octets, now);
+    default:
+      return nullptr;
+  }
+}
+
+// Whatever the handler of the whole segment would object to has no place.
+std::uint8_t* QP::place_of_send(const ArrivedSegment& segment, std::size_t octets, Instant now) {
+  if (!receive_.open) {
+    const bool may_open = state_ == QPState::RTS && !immediate_kept_ && !config_.strict_receive;
+    if (!may_open || !open_receive(segment, now)) return nullptr;
+  }
+  std::uint32_t index = receive_.sge_index;
+  std::uint32_t offset = receive_.sge_offset;
+  while (index < receive_.sge_count && offset == receive_sges_[index].octets) ++index, offset = 0;
+  if (index == receive_.sge_count) return nullptr;
+  const SGE& sge = receive_sges_[index];
+  if (octets > sge.octets - offset) return nullptr;
+  const auto place = memory_.check(sge.stag, sge.to + offset, octets, kLocalWrite,
+                                   {config_.receive_pd, config_.stream});
+  return place ? *place : nullptr;
+}
+
+std::uint8_t* QP::place_of_response(const ArrivedSegment& segment, std::size_t octets) {
+  if (open_reads_.empty() || open_reads_.front().atomic) return nullptr;
+  const OpenRead& read = open_reads_.front();
+  const bool next = segment.ddp.stag == read.sink_stag &&
+                    segment.ddp.to == read.sink_to + read.received &&
+                    octets <= read.octets - read.received;
+  if (!next) return nullptr;
+  const auto place =
+      memory_.check(read.sink_stag, segment.ddp.to, octets, kLocalWrite, requester());
+  return place ? *place : nullptr;
+}
+
+std::uint8_t* QP::place_of_write(const ArrivedSegment& segment, std::size_t octets) {
+  const auto place = check_remote(segment.ddp.stag, segment.ddp.to, octets, kRemoteWrite);
+  return place ? *place : nullptr;
+}
+
+// The CRC is taken piece by piece as they come, from where they lie: a stream or a program that
+// uses the same memory in between spoils what it holds, but not the judgement.
+bool QP::handle_landed(Octets head, const Landing& landing, std::size_t octets) {
+  const bool begins = landing_ == nullptr;
+  if (begins) {
+    landing_ = landing.place;
+    landed_ = {head.size(), kCRC32CStart};
+    if (stream_.crc) landed_.crc = mover_.crc_extend(landed_.crc, head);
+  }
+  landed_.octets += octets;
+  return !stream_.crc ||
+         mover_.crc_registered(&landed_.crc, landing.place + landing.landed, octets);
+}
+
+// Part of the segment has been received into memory that is ours no more, so it cannot even be
+// judged: an error of our own, whatever the peer sent.
+void QP::handle_landing_fault(Octets head, Instant now) {
+  forget_landing();
+  if (state_ != QPState::RTS && state_ != QPState::Closing) return;
+  const std::optional<ArrivedSegment> segment = front_segment(head);
+  const bool response =
+      segment && wire::rdmap_opcode(segment->ddp.rdmap_control) == wire::Opcode::ReadResponse;
+  if (response && !open_reads_.empty()) {
+    return fail_read(*segment, wire::TermError::RDMAPLocalCatastrophic, WorkStatus::LocalProtection,
+                     now);
+  }
+  if (receive_.open) complete_receive(WorkStatus::LocalProtection, false);
+  protocol_error(wire::TermError::RDMAPLocalCatastrophic, nullptr, now);
+}
+
+}  // namespace weft::core

@@ -299,6 +299,7 @@ Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) try {
   config.receive_sges = srq != nullptr ? srq->sges : request.receive_sges;
   config.ord_max = config.ird_max = device::kReadDepthMax;
   config.strict_receive = settings_.strict_receive;
+  config.complete_placed = settings_.complete_placed;
   config.close_timeout = settings_.close_timeout;
   Result<QueuePairMemory> storage = QueuePairMemory::make(request, config);
   if (!storage) return storage.error();

@@ -22,7 +22,7 @@ PYTHON = "/usr/bin/python3"  # pyverbs is built for Debian's own
 PERSONAS = {"ib": "ib", "iwarp": "iwarp"}
 # They look at the peer's memory as soon as a Write is completed, and wait for the peer's error on
 # the work request: the rules of InfiniBand.
-IB_RULES = ("--acknowledged", "on")
+IB_RULES = ("--complete", "placed")
 
 
 def find_tests(bench):

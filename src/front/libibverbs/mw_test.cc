@@ -199,7 +199,7 @@ TEST_F(WindowTest, ABadWorkRequestIsRefused) {
             }),
             EINVAL);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) {
-              wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+              wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
             }),
             EINVAL);
 }
@@ -243,7 +243,7 @@ TEST_F(WindowTest, BindingByCalls) {
               ibv_wr_set_inline_data(builder, buffer, 1);
             }),
             EINVAL);
-  bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+  bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
   EXPECT_EQ(code_of([&] { ibv_wr_bind_mw(builder, mw[IBV_MW_TYPE_2], chosen, &bind_info); }),
             EINVAL);
 }

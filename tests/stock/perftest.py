@@ -57,8 +57,7 @@ def measure(bench, program, *words, sizes=(65536,), count=200, options=(),
         options = ("--persona", "ib", *options)
     if count:
         words += ["-n", count]
-    keywords = {"server_options": options, "client_options": options,
-                "label": f"{program} -R" if managed else program, **keywords}
+    keywords = {"server_options": options, "client_options": options, **keywords}
     server, client = bench.pair([program, *words], [program, *words, "127.0.0.1"], port, **keywords)
     for output in (server, client) if both_report else (client,):
         found = rows(output)
@@ -271,6 +270,16 @@ def by_modify_qp_events(bench, program):
 @variants(**ATOMIC)
 def by_modify_qp_atomic(bench, words):
     measure(bench, *words, sizes=[8], managed=False)
+
+
+@case
+def write_with_imm_is_not_there(bench):
+    program = bench.plain("ib_write_bw", "--write_with_imm")
+    expect(program.wait() != 0 and "unrecognized option" in program.text(),
+           "this perftest has --write_with_imm: measure it")
+    for persona in ("iwarp", "ib"):
+        bench.limit("ib_write_bw --write_with_imm", persona,
+                    "not in perftest 4.5; qperf writes with immediate data")
 
 
 @variants(**ALL, **{name: words[0] for name, words in ATOMIC.items() if "FETCH" in words[-1]})

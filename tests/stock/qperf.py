@@ -117,6 +117,7 @@ def refused(bench):
     server.succeed()
     said = "".join(program.text() for program in bench.programs)
     expect("failed to create QP: Operation not supported" in said, "nobody says why")
+    bench.limit("qperf, tests of UD and UC", "iwarp", "iWARP has reliable connections only")
 
 
 stop()

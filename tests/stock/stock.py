@@ -237,7 +237,8 @@ class Bench:
         if shutil.which(str(words[0])) is None and not os.path.exists(str(words[0])):
             raise Skip(f"there is no program {words[0]} on this machine")
         if label or not str(words[0]).startswith(os.path.dirname(self.weft)):
-            label = label or os.path.basename(words[0])
+            by_cm = " -R" if "-R" in words else ""  # perftest, by the connection manager
+            label = label or os.path.basename(words[0]) + by_cm
             self.facts.append(("runs", label, persona_of(options), ""))
         return self.plain(self.weft, "run", *options, "--", *words, **keywords)
 

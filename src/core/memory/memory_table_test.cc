@@ -63,7 +63,9 @@ TEST(MemoryTable, ANullRegionReadsFromOnePlaceAndWritesToAnother) {
   const STag stag = f.add(null);
   for (const std::uint64_t to : {std::uint64_t{0}, std::uint64_t{0xdeadbeef}, kTop - 100}) {
     EXPECT_EQ(*f.table.check(stag, to, 100, kLocalWrite, kPD), memory);
-    EXPECT_EQ(*f.table.check(stag, to, 100, kLocalRead, kPD), memory + kNullOctets);
+    const std::uint8_t* zeros = *f.table.check(stag, to, 100, kLocalRead, kPD);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(zeros),
+              reinterpret_cast<std::uintptr_t>(memory) + kNullOctets);
   }
   EXPECT_EQ(outcome(f.table.check(stag, 0, 1, kRemoteRead, kPD)), "Access");
   EXPECT_EQ(outcome(f.table.check(stag, 0, 1, kRemoteWrite, kPD)), "Access");

@@ -301,6 +301,17 @@ def by_modify_qp_shared_receive_queue(bench):
     measure(bench, "ib_send_bw", "-s", 4096, "-q", 4, "--use-srq", sizes=[4096], managed=False)
 
 
+@variants(**ALL)
+def by_modify_qp_placed(bench, program):
+    """With completions that wait for the peer."""
+    measure(bench, program, "-s", 65536, options=("--complete", "placed"), managed=False)
+
+
+@variants(**BANDWIDTH)
+def placed(bench, program):
+    measure(bench, program, "-s", 65536, options=("--complete", "placed"))
+
+
 @variants(**BANDWIDTH)
 def persona_ib_by_cm(bench, program):
     measure(bench, program, "-s", 65536, options=("--persona", "ib"))

@@ -45,6 +45,12 @@ def srq(bench, words):
     exchange(bench, PROGRAMS["srq"], "-d", "weft_lo", *words)
 
 
+@variants(rc="ibv_rc_pingpong", srq="ibv_srq_pingpong")
+def placed(bench, program):
+    """With completions that wait for the peer."""
+    exchange(bench, program, "-d", "weft_lo", "-g", 0, options=("--complete", "placed"))
+
+
 @variants(rc="ibv_rc_pingpong")
 def inline(bench, program):
     exchange(bench, program, "-d", "weft_lo", "-g", 0, options=("--engine", "inline"))

@@ -39,6 +39,8 @@ inline constexpr std::array kSettings{
             "longest time a connection may take to start, in milliseconds"},
     Setting{"WEFT_STRICT_RECEIVE", "on|off", "off",
             "on: a message without a posted receive ends the connection instead of waiting"},
+    Setting{"WEFT_COMPLETE", "sent|placed", "sent",
+            "when a Send or Write is done; placed: when the peer has it, or refuses it"},
 };
 
 inline constexpr std::string_view kSettingPrefix = "WEFT_";

@@ -120,6 +120,7 @@ struct QPAttributes {
 /// Parameters of connect and accept.
 struct ConnectRequest {
   QPNumber qp = 0;        ///< an Idle QP
+  bool by_name = false;   ///< `qp` is the number that programs see: its name, if it has one
   std::uint16_t ird = 0;  ///< responder_resources: Reads the peer may open at us
   std::uint16_t ord = 0;  ///< initiator_depth: Reads we may open
   Octets private_data;    ///< copied before the call returns; at most 508 octets

@@ -69,6 +69,9 @@ class Rendezvous {
   /// The QP is being destroyed.
   void forget(QueuePair&);
 
+  /// The QP with this name, or null.
+  QueuePair* find(std::uint32_t name);
+
   /// Work may be waiting on a QP that is still looking, or whose peer has left: if so, its patience
   /// counts from now on.
   void handle_work(QueuePair&);
@@ -127,7 +130,6 @@ class Rendezvous {
     std::optional<Instant> give_up;
   };
 
-  QueuePair* find(std::uint32_t name);
   Result<Port*> port_with_room();
   void attempt(Search&);
   void accept(Search&, device::ConnectionNumber);

@@ -308,6 +308,29 @@ TEST_P(RendezvousTest, ImpossiblePairsAreRefused) {
   EXPECT_EQ(name(*client, a), a_name) << "asked again, another name";
 }
 
+/// The connection manager's half of a program that makes its QPs itself: it knows names only.
+TEST_P(RendezvousTest, AQPIsConnectedAndAcceptedByItsName) {
+  listen();
+  const auto connect = [&](std::uint32_t qp, bool by_name) {
+    return client->rnic.connect(
+        nullptr, reinterpret_cast<const sockaddr*>(&server_address),
+        {.qp = qp, .by_name = by_name, .ird = 4, .ord = 4, .private_data = {}}, /*cookie=*/11);
+  };
+  EXPECT_FALSE(connect(a_name, false).ok()) << "a name is not a number";
+  EXPECT_FALSE(connect(b_name, true).ok()) << "of another process's QP";
+  ASSERT_TRUE(connect(a_name, true).ok());
+  const auto requested = server->wait_event();
+  ASSERT_TRUE(requested.has_value());
+  ASSERT_TRUE(server->rnic
+                  .accept(requested->event.connection,
+                          {.qp = b_name, .by_name = true, .ird = 4, .ord = 4, .private_data = {}},
+                          /*cookie=*/22)
+                  .ok());
+  ASSERT_TRUE(reaches(*client, a, QPState::RTS));
+  ASSERT_TRUE(reaches(*server, b, QPState::RTS));
+  send_across(*client, a, *server, b);
+}
+
 TEST_P(RendezvousTest, MoreThanOnePortOfNames) {
   constexpr int kQPs = 300;
   std::set<std::uint32_t> names{a_name};

@@ -299,6 +299,7 @@ Result<device::QPFace> Rnic::create_qp(const device::QPRequest& request) try {
   config.receive_sges = srq != nullptr ? srq->sges : request.receive_sges;
   config.ord_max = config.ird_max = device::kReadDepthMax;
   config.strict_receive = settings_.strict_receive;
+  config.complete_placed = settings_.complete_placed;
   config.close_timeout = settings_.close_timeout;
   Result<QueuePairMemory> storage = QueuePairMemory::make(request, config);
   if (!storage) return storage.error();
@@ -413,6 +414,11 @@ Result<device::QPStatus> Rnic::query_qp(device::QPNumber number) {
 QueuePair* Rnic::find_qp(device::QPNumber number) {
   QueuePair* qp = qps_[number & kQPSlotMask].load(std::memory_order_acquire);
   return qp != nullptr && qp->number() == number ? qp : nullptr;
+}
+
+QueuePair* Rnic::find_qp(const device::ConnectRequest& request) {
+  QueuePair* named = request.by_name ? rendezvous_.find(request.qp) : nullptr;
+  return named != nullptr ? named : find_qp(request.qp);
 }
 
 Result<void> Rnic::arm_cq(device::CQNumber number, bool solicited_only) {

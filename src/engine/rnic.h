@@ -134,6 +134,8 @@ class Rnic final : public device::Device,
   Duration early_patience() const override { return settings_.startup_timeout; }
 
   bool is_pd(device::PDNumber) const;
+  /// By number or, where a program gave it, by name.
+  QueuePair* find_qp(const device::ConnectRequest&);
   SharedReceiveQueue* find_srq(device::SRQNumber);
   Connection* find_connection(device::ConnectionNumber);
   Result<ListenerSlot*> begin_listen(const transport::Address&, int backlog, bool v6_only,

@@ -94,7 +94,7 @@ Result<device::ConnectionNumber> Rnic::begin_connect(const transport::Address& l
                                                      const transport::Address& remote,
                                                      const device::ConnectRequest& request,
                                                      std::uint64_t cookie) {
-  QueuePair* qp = find_qp(request.qp);
+  QueuePair* qp = find_qp(request);
   if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
     return Error{EINVAL, "connect: the QP does not exist or is not idle"};
   }
@@ -136,7 +136,7 @@ Result<void> Rnic::accept(device::ConnectionNumber number, const device::Connect
 Result<void> Rnic::accept_for(device::ConnectionNumber number,
                               const device::ConnectRequest& request, std::uint64_t cookie) {
   Connection* connection = find_connection(number);
-  QueuePair* qp = find_qp(request.qp);
+  QueuePair* qp = find_qp(request);
   if (connection == nullptr) return Error{ECONNRESET, "accept: the peer left before the answer"};
   if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
     return Error{EINVAL, "accept: the QP does not exist or is not idle"};

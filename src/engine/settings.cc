@@ -64,6 +64,7 @@ Result<Settings> settings_from_environment(std::string* message) {
   settings.startup_timeout = std::chrono::milliseconds(
       std::strtol(std::string(value_of("WEFT_STARTUP_TIMEOUT_MS")).c_str(), nullptr, 10));
   settings.strict_receive = is_on("WEFT_STRICT_RECEIVE");
+  settings.complete_placed = value_of("WEFT_COMPLETE") == "placed";
   return settings;
 }
 

@@ -22,6 +22,7 @@ struct Settings {
   bool rtr_send = false, rtr_write = true, rtr_read = true;
   Duration startup_timeout = std::chrono::seconds(10);
   bool strict_receive = false;
+  bool complete_placed = false;
   /// Bound on an orderly end, and on a message waiting for a receive after its sender left. Not a
   /// variable of the environment.
   Duration close_timeout = std::chrono::seconds(5);

@@ -110,6 +110,7 @@ void draw_end(EndSettings& end, const Settings& settings, Random& random) {
     end.receive_octets_max = 65536;
     end.batch_octets_max = std::max<std::size_t>(end.batch_octets_max, 2000);
   }
+  end.qp.complete_placed = percent(random, 20);
 }
 
 void draw_faults(Settings& settings, Random& random) {

@@ -324,11 +324,12 @@ void Simulation::trace_settings() const {
   for (const EndSettings& end : settings_.ends) {
     verdict_.trace(
         "  revision %d, CRC %d, markers %d, ird %d, ord %d, p2p %d (send %d write %d "
-        "read %d), emss %zu, SQ %u, gather from %zu, %s%s",
+        "read %d), emss %zu, SQ %u, gather from %zu, %s%s%s",
         end.startup.revision, end.startup.crc, end.startup.markers, end.startup.ird,
         end.startup.ord, end.startup.peer_to_peer, end.startup.rtr_send, end.startup.rtr_write,
         end.startup.rtr_read, end.emss, end.qp.send_depth, end.qp.gather_octets_min,
-        end.shared_receives ? "shared RQ" : "own RQ", end.qp.strict_receive ? ", strict" : "");
+        end.shared_receives ? "shared RQ" : "own RQ", end.qp.strict_receive ? ", strict" : "",
+        end.qp.complete_placed ? ", done when placed" : "");
   }
 }
 

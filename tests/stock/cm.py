@@ -30,6 +30,11 @@ def ucmatose_many(bench, engine):
 
 
 @case
+def ucmatose_persona_ib(bench):
+    ucmatose_pair(bench, connections=3, options=("--persona", "ib"))
+
+
+@case
 def ucmatose_ipv6(bench):
     need_ipv6_loopback()
     ucmatose_pair(bench, address="::1")
@@ -96,6 +101,7 @@ def xrc_is_refused(bench):
     expect(client.wait() != 0, "rdma_xclient -c x succeeded")
     expect(re.search(r"rdma_create_ep: .*not supported", client.text()),
            "no 'rdma_create_ep: ... not supported'")
+    bench.limit("rdma_xclient -c x", "iwarp", "XRC, which is InfiniBand's alone")
 
 
 stop()

@@ -273,9 +273,43 @@ def by_modify_qp_atomic(bench, words):
 
 
 @case
+def write_with_imm_is_not_there(bench):
+    program = bench.plain("ib_write_bw", "--write_with_imm")
+    expect(program.wait() != 0 and "unrecognized option" in program.text(),
+           "this perftest has --write_with_imm: measure it")
+    for persona in ("iwarp", "ib"):
+        bench.limit("ib_write_bw --write_with_imm", persona,
+                    "not in perftest 4.5; qperf writes with immediate data")
+
+
+@variants(**ALL, **{name: words[0] for name, words in ATOMIC.items() if "FETCH" in words[-1]})
+def by_modify_qp_refused_by_iwarp(bench, program):
+    port = free_port()
+    words = [program, "-F", "-p", port, "-d", "weft_lo", "-n", 5]
+    server = bench.run(*words).listens(port)
+    client = bench.run(*words, "127.0.0.1")
+    for end in (client, server):
+        expect(end.wait() != 0, f"{program} without -R works on an iWARP device")
+        expect("Failed to modify QP" in end.text(), "no word of why")
+    bench.facts.clear()
+    bench.limit(program, "iwarp", "connects by ibv_modify_qp, from GID and QPN")
+
+
+@case
 def by_modify_qp_shared_receive_queue(bench):
     """With several QPs, which only works where the tool does not count credits."""
     measure(bench, "ib_send_bw", "-s", 4096, "-q", 4, "--use-srq", sizes=[4096], managed=False)
+
+
+@variants(**ALL)
+def by_modify_qp_placed(bench, program):
+    """With completions that wait for the peer."""
+    measure(bench, program, "-s", 65536, options=("--complete", "placed"), managed=False)
+
+
+@variants(**BANDWIDTH)
+def placed(bench, program):
+    measure(bench, program, "-s", 65536, options=("--complete", "placed"))
 
 
 @variants(**BANDWIDTH)

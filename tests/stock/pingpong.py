@@ -45,6 +45,12 @@ def srq(bench, words):
     exchange(bench, PROGRAMS["srq"], "-d", "weft_lo", *words)
 
 
+@variants(rc="ibv_rc_pingpong", srq="ibv_srq_pingpong")
+def placed(bench, program):
+    """With completions that wait for the peer."""
+    exchange(bench, program, "-d", "weft_lo", "-g", 0, options=("--complete", "placed"))
+
+
 @variants(rc="ibv_rc_pingpong")
 def inline(bench, program):
     exchange(bench, program, "-d", "weft_lo", "-g", 0, options=("--engine", "inline"))
@@ -79,6 +85,7 @@ def refused_by_iwarp(bench):
     client.wait(PATIENCE)
     server.wait(PATIENCE)
     expect("Failed to modify QP to RTR" in server.errors(), "no word of why")
+    bench.limit(PROGRAMS["rc"], "iwarp", "connects by ibv_modify_qp, from GID and QPN")
 
 
 @case

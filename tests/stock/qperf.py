@@ -76,6 +76,17 @@ def inline_client(bench):
             server_options=("--engine", "thread"))
 
 
+@case
+def persona_ib(bench):
+    """By ibv_modify_qp: -cm 0, which the words before the tests' names take back from ask()."""
+    measure(bench, ALL, "-cm", 0, options=("--persona", "ib"))
+
+
+@case
+def persona_ib_by_cm(bench):
+    measure(bench, SENDS + ATOMICS, options=("--persona", "ib"))
+
+
 @variants(one_octet="1", a_page="4K", a_megabyte="1M")
 def sizes(bench, size):
     measure(bench, ("rc_bw", "rc_bi_bw", "rc_rdma_write_bw", "rc_rdma_write_lat",
@@ -106,6 +117,7 @@ def refused(bench):
     server.succeed()
     said = "".join(program.text() for program in bench.programs)
     expect("failed to create QP: Operation not supported" in said, "nobody says why")
+    bench.limit("qperf, tests of UD and UC", "iwarp", "iWARP has reliable connections only")
 
 
 stop()

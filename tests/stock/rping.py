@@ -10,7 +10,8 @@ BOTH = {"crc_off": ("--crc", "off"), "markers": ("--markers", "on"),
         "revision_1": ("--mpa-revision", "1"), "one_sided_start": ("--peer-to-peer", "off"),
         "rtr_read": ("--rtr", "read"), "rtr_write": ("--rtr", "write"),
         "inline": ("--engine", "inline"),
-        "inline_markers": ("--engine", "inline", "--markers", "on")}
+        "inline_markers": ("--engine", "inline", "--markers", "on"),
+        "persona_ib": ("--persona", "ib")}
 
 
 def check(server, client, count, size):

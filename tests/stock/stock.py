@@ -4,12 +4,14 @@ A file holds cases, functions marked @case, and ends in main(). Each case gets a
 programs, waits for events (a port that listens, a line of output, an exit) with a bound, and ends
 what is left by process id. Nothing sleeps for a time that the machine's load could make too short.
 
-usage of each file: FILE --weft PATH/bin/weft [--list] [CASE...]
+usage of each file: FILE --weft PATH/bin/weft [--facts FILE] [--list] [CASE...]
+--facts: writes what the cases that passed have shown, for scripts/compatibility
 exit status: 0 all passed, 1 a case failed, 77 no case could run here (each says why)
 """
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import random
 import re
@@ -202,6 +204,11 @@ class Program:
             self.process.wait()
 
 
+def persona_of(options):
+    options = list(options)
+    return options[options.index("--persona") + 1] if "--persona" in options else "iwarp"
+
+
 class Bench:
     """What one case works with: starts programs and, at the end, ends them."""
 
@@ -209,30 +216,46 @@ class Bench:
         self.weft = weft
         self.folder = tempfile.mkdtemp(prefix="weft-stock-")
         self.programs = []
+        self.facts = []  # for docs/COMPATIBILITY.md, if the case passes
         self.at_end = contextlib.ExitStack()
 
     def plain(self, *words, namespace=None, stdin=None, **settings):
-        """Starts a program as it is. Keywords are environment variables: WEFT_CRC="off"."""
+        """Starts a program as it is. Keywords are environment variables: WEFT_CRC="off".
+        `namespace` is the name of a network namespace, or what sandbox() gave."""
         words = [str(word) for word in words]
         if shutil.which(words[0]) is None and not os.path.exists(words[0]):
             raise Skip(f"there is no program {words[0]} on this machine")
         if namespace:
-            words = ["ip", "netns", "exec", namespace] + words
+            words = (["ip", "netns", "exec", namespace] if isinstance(namespace, str)
+                     else list(namespace)) + words
         program = Program(words, settings, self.folder, stdin)
         self.programs.append(program)
         return program
 
-    def run(self, *words, options=(), **keywords):
-        """Starts a program by `weft run OPTIONS --`."""
+    def run(self, *words, options=(), label=None, **keywords):
+        """Starts a program by `weft run OPTIONS --`. `label` is its name in COMPATIBILITY.md."""
         if shutil.which(str(words[0])) is None and not os.path.exists(str(words[0])):
             raise Skip(f"there is no program {words[0]} on this machine")
+        if label or not str(words[0]).startswith(os.path.dirname(self.weft)):
+            by_cm = " -R" if "-R" in words else ""  # perftest, by the connection manager
+            label = label or os.path.basename(words[0]) + by_cm
+            self.facts.append(("runs", label, persona_of(options), ""))
         return self.plain(self.weft, "run", *options, "--", *words, **keywords)
 
+    def limit(self, label, persona, reason):
+        """Tells that a program does not run with a persona, which the case has seen, and why."""
+        self.facts.append(("limit", label, persona, reason))
+
+    def count(self, label, persona, reason, count):
+        """Tells how many tests of a suite passed, or did not for a reason."""
+        self.facts.append(("count", label, persona, f"{reason}: {count}"))
+
     def pair(self, server, client, port, seconds=PATIENCE, server_options=(), client_options=(),
-             namespaces=(None, None)):
+             namespaces=(None, None), label=None):
         """Runs server, then client once `port` is listened on; both have to succeed."""
-        s = self.run(*server, options=server_options, namespace=namespaces[0]).listens(port)
-        c = self.run(*client, options=client_options, namespace=namespaces[1])
+        s = self.run(*server, options=server_options, namespace=namespaces[0], label=label)
+        s.listens(port)
+        c = self.run(*client, options=client_options, namespace=namespaces[1], label=label)
         c.succeed(seconds)
         s.succeed(seconds)
         return s.output(), c.output()
@@ -311,9 +334,25 @@ def linked_namespaces(bench, mtu):
     return names, ["10.91.7.1", "10.91.7.2"], ["fd91::1", "fd91::2"]
 
 
+SANDBOX_ADDRESS, SANDBOX_DEVICE = "10.91.7.1", "weft_veth0"
+
+
+def sandbox(bench):
+    """A network namespace with an interface that is not the loopback, and with the files of a
+    kernel's RDMA devices (sandbox.sh): the words that start a program in it."""
+    kinds = ["--mount", "--net"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
+    command("unshare", *kinds, "true")  # a Skip where that is not allowed
+    folder = tempfile.mkdtemp(dir=bench.folder)
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox.sh")
+    holder = bench.plain("unshare", *kinds, "sh", script, folder).says("ready")
+    enter = ["nsenter", "--target", str(holder.pid)] + [kind for kind in kinds if "map" not in kind]
+    return enter + (["--preserve-credentials"] if "--user" in kinds else [])
+
+
 def main():
     parser = argparse.ArgumentParser(description="cases of stock programs on weft")
     parser.add_argument("--weft", help="the weft program of a build")
+    parser.add_argument("--facts", help="a file for scripts/compatibility")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("cases", nargs="*", help="only these; a name or its first part")
     arguments = parser.parse_args()
@@ -325,12 +364,13 @@ def main():
     if not chosen or not arguments.weft:
         parser.error("no such case" if arguments.weft else "--weft is missing")
     weft = os.path.abspath(arguments.weft)
-    results = {"passed": 0, "FAILED": 0, "skipped": 0}
+    results, facts = {"passed": 0, "FAILED": 0, "skipped": 0}, set()
     for name, function in chosen:
         bench, began, text = Bench(weft), time.monotonic(), ""
         try:
             function(bench)
             result = "passed"
+            facts.update(bench.facts)
         except Skip as reason:
             result, text = "skipped", f": {reason}"
         except Failure as reason:
@@ -341,6 +381,10 @@ def main():
         results[result] += 1
         print(f"{result} {name} ({time.monotonic() - began:.1f} s){text}", flush=True)
     print(", ".join(f"{count} {result.lower()}" for result, count in results.items()))
+    if arguments.facts:
+        os.makedirs(os.path.dirname(arguments.facts), exist_ok=True)
+        with open(arguments.facts, "w", encoding="utf-8") as file:
+            json.dump(sorted(facts), file, indent=1)
     if results["FAILED"]:
         return 1
     return 0 if results["passed"] else 77

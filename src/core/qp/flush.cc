@@ -5,14 +5,12 @@ namespace weft::core {
 
 //= RDM-19 RDM-20
 // Completes from the front what is done. A Send or Write is done when the transport took its last
-// octet (RFC 5040 §5.5-14), a Read or an atomic when its answer was placed; what is done behind
-// something that is not waits.
+// octet (RFC 5040 §5.5-14), or later if it was asked to (probe.cc), a Read or an atomic when its
+// answer was placed; what is done behind something that is not waits.
 void QP::retire() {
   while (!open_work_.empty()) {
     OpenWork& work = open_work_.front();
-    const bool handed_over = work.phase == WorkPhase::Sent && !work.is_request() &&
-                             work.end_position <= accepted_;
-    if (!handed_over && work.phase != WorkPhase::Done) return;
+    if (!is_handed_over(work) && work.phase != WorkPhase::Done) return;
     complete_work(work, WorkStatus::Success);
     open_work_.pop();
   }

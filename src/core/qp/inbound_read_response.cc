@@ -55,9 +55,10 @@ void QP::handle_read_response(const ArrivedSegment& segment, UlpduCursor& payloa
 void QP::deliver_read(Instant now) {
   const OpenRead read = open_reads_.front();
   open_reads_.pop();
+  confirm(read);
   if (!read.work) {  // the RTR's answer: nobody asked for it, but close() may wait for it
     if (state_ == QPState::Closing) action_ = LLPAction::CloseGracefully;
-    return;
+    return retire();
   }
   if (read.work->opcode == WorkOpcode::ReadInvalidate &&
       !memory_.invalidate(read.sink_stag, requester())) {

@@ -93,6 +93,7 @@ void QP::blame_work(const wire::Terminate& message) {
     if (!is_about_it) continue;
     work.phase = WorkPhase::Failed;
     work.status = status_for(work, message.error);
+    if (quoted) confirm_before(i);
     return;
   }
 }

@@ -84,7 +84,8 @@ struct OpenWork {
 
 /// A Read or an atomic of ours that the peer has not answered to the end.
 struct OpenRead {
-  OpenWork* work = nullptr;    ///< null: the RTR, which is no work request
+  OpenWork* work = nullptr;    ///< null: the RTR or a probe, which are no work requests
+  std::uint64_t position = 0;  ///< stream octets produced up to its request's end
   MSN msn;
   STag sink_stag;
   std::uint64_t sink_to = 0;

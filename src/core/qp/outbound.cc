@@ -24,7 +24,10 @@ bool QP::transmit_segment(TransmitBatch& batch, Instant now) {
   // A message that was begun is finished first: tagged segments carry no message number, so two
   // messages of one direction cannot be interleaved.
   if (outbound_ == OutboundMessage::None) {
-    if (!start_next(now)) return state_ == QPState::Terminate && transmit_terminate(batch);
+    if (!start_next(now)) {
+      if (state_ == QPState::Terminate) return transmit_terminate(batch);
+      return wants_probe() && transmit_probe(batch);
+    }
   }
   return outbound_ == OutboundMessage::Work ? transmit_work(batch, now)
                                             : transmit_response(batch, now);
@@ -89,6 +92,7 @@ bool QP::transmit_rtr(TransmitBatch& batch) {
     OpenRead& read = open_reads_.push();
     read.msn = read_msn_;
     read.sink_stag = {1};
+    read.position = produced_;
     read_msn_ = read_msn_.next();
   }
   return true;
@@ -175,6 +179,7 @@ bool QP::wants_transmit() const {
   if (state_ == QPState::Terminate) return terminate_pending_;
   if (state_ != QPState::RTS || silent()) return false;
   if (rtr_pending_ || outbound_ != OutboundMessage::None || !inbound_reads_.empty()) return true;
+  if (wants_probe()) return true;
   if (paused_) return false;
   if (open_work_.empty() || open_work_[open_work_.size() - 1].phase != WorkPhase::Waiting) {
     return !open_work_.full() && queues_.send_pending();

@@ -38,6 +38,7 @@ bool QP::transmit_atomic_request(TransmitBatch& batch, OpenWork& work) {
 // A request of either kind left: its answer has the next word.
 void QP::finish_request(OpenWork& work, OpenRead& open) {
   open.work = &work;
+  open.position = produced_;
   open.msn = work.msn = read_msn_;
   read_msn_ = read_msn_.next();
   work.sent = work.octets;

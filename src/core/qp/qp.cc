@@ -97,7 +97,7 @@ void QP::forget_stream() {
   //= DDP-06
   send_msn_ = read_msn_ = expected_send_msn_ = expected_read_msn_ = MSN{1};
   atomic_response_msn_ = expected_atomic_response_msn_ = MSN{1};
-  produced_ = accepted_ = flush_position_ = 0;
+  produced_ = accepted_ = placed_ = flush_position_ = 0;
   nudges_ = 0;
   nudge_at_.reset();
   forget_landing();
@@ -134,7 +134,10 @@ Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, I
 
 //= RDM-23
 // 0x3fff says that the ULPs settle the depth among themselves: only our own bound holds then.
-void QP::settle_ord() { ord_ = std::min({stream_.ord, config_.ord_max, ord_limit_}); }
+void QP::settle_ord() {
+  stream_ord_ = std::min(stream_.ord, config_.ord_max);
+  ord_ = std::min<std::uint32_t>(stream_ord_, ord_limit_);
+}
 
 void QP::set_ord(std::uint16_t ord) {
   ord_limit_ = ord;

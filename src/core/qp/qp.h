@@ -34,6 +34,9 @@ struct QPConfig {
   std::uint16_t ord_max = 128;      ///< Reads we may have open: bounds StreamParameters::ord
   std::uint16_t ird_max = 128;      ///< Reads the peer may have open: bounds StreamParameters::ird
   bool strict_receive = false;      ///< no receive posted: Terminate 1/2/02 instead of holding back
+  /// Sends and Writes complete when the peer has placed them (probe.cc), and not when the transport
+  /// has taken them; then its refusal comes back on the WR. Not on a stream whose ORD is 0.
+  bool complete_placed = false;
   std::size_t gather_octets_min = 32 * 1024;  ///< longer payloads are sent from where they lie
   Duration close_timeout = std::chrono::seconds(5);  ///< bound on Closing and Terminate
 };
@@ -182,8 +185,8 @@ class QP {
   std::optional<wire::TermError> terminate_received() const;
 
   // The rest is private, one idea per file: qp.cc (life and inputs), outbound.cc (what goes next),
-  // outbound_work.cc, nudge.cc, inbound*.cc (one per message kind), landing.cc, terminate.cc,
-  // teardown.cc, flush.cc.
+  // outbound_work.cc, probe.cc, nudge.cc, inbound*.cc (one per message kind), landing.cc,
+  // terminate.cc, teardown.cc, flush.cc.
  private:
   enum class OutboundMessage : std::uint8_t { None, Work, Response };
   enum class SegmentFate : std::uint8_t { Consumed, HeldBack };
@@ -205,6 +208,13 @@ class QP {
   bool transmit_atomic_response(TransmitBatch&);
   void refuse_response(wire::TermError, Instant now);
   bool transmit_terminate(TransmitBatch&);
+
+  // probe.cc
+  bool is_handed_over(const OpenWork&) const;
+  bool wants_probe() const;
+  bool transmit_probe(TransmitBatch&);
+  void confirm(const OpenRead&);
+  void confirm_before(std::uint32_t index);
 
   // nudge.cc
   void plan_nudge(Instant now);
@@ -307,7 +317,8 @@ class QP {
   // Outbound.
   Framer framer_;
   std::uint32_t mulpdu_ = wire::kMulpduMin;
-  std::uint32_t ord_ = 0;
+  std::uint32_t ord_ = 0;             ///< for WRs: the stream's, or what the consumer set
+  std::uint32_t stream_ord_ = 0;
   OutboundMessage outbound_ = OutboundMessage::None;  ///< the message whose segments go now
   bool response_turn_ = false;        ///< between messages: whose turn it is
   bool rtr_pending_ = false;
@@ -318,6 +329,7 @@ class QP {
   MSN read_msn_;                      ///< of our next Read or Atomic Request
   std::uint64_t produced_ = 0;        ///< stream octets put into batches
   std::uint64_t accepted_ = 0;        ///< of which the transport took
+  std::uint64_t placed_ = 0;          ///< of which the peer is known to have placed; see probe.cc
   std::uint64_t flush_position_ = 0;  ///< Terminate: the SQ is flushed once this much was accepted
   wire::Immediate immediate_;         ///< of the newest of open_work_
   wire::AtomicOperands operands_;     ///< likewise

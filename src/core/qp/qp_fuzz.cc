@@ -101,6 +101,7 @@ class Run {
     config_.ord_max = config_.ird_max = 4;
     config_.gather_octets_min = kinds & 1 ? 64 : 32768;
     config_.strict_receive = kinds & 2;
+    config_.complete_placed = kinds & 128;
     queues_.shared = kinds & 4;
     stags_[0] = add(1024, 1024, kLocalWrite | kRemoteWrite | kRemoteRead | kRemoteAtomic, kPD);
     stags_[1] = add(2048, 1024, kLocalWrite, kPD);

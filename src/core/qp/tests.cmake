@@ -12,6 +12,7 @@ weft_test(core_qp
     qp/landing_test.cc
     qp/nudge_test.cc
     qp/paired_test.cc
+    qp/probe_test.cc
     qp/qp_state_test.cc
     qp/read_test.cc
     qp/receive_holdback_test.cc

@@ -385,8 +385,22 @@ TEST_F(APITest, WhatWeDoNotHaveAnswersSo) {
   EXPECT_TRUE(refused(ibv_import_device(0)));
   EXPECT_TRUE(refused(ibv_import_pd(context, 0)));
   EXPECT_TRUE(refused(ibv_import_dm(context, 0)));
-  EXPECT_EQ(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, nullptr, 0), EOPNOTSUPP);
   EXPECT_EQ(ibv_fork_init(), 0);
+}
+
+TEST_F(APITest, AdviceIsTakenAndNeedsNothing) {
+  ibv_sge sge = {};
+  const auto advise = [&](int advice, std::uint32_t flags, std::uint32_t count) {
+    return ibv_advise_mr(pd, static_cast<ibv_advise_mr_advice>(advice), flags, &sge, count);
+  };
+  for (const int advice : {IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+                           IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT}) {
+    EXPECT_EQ(advise(advice, 0, 1), 0);
+    EXPECT_EQ(advise(advice, IBV_ADVISE_MR_FLAG_FLUSH, 1), 0);
+  }
+  EXPECT_EQ(advise(77, 0, 1), EOPNOTSUPP);
+  EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 2, 1), EINVAL);
+  EXPECT_EQ(advise(IBV_ADVISE_MR_ADVICE_PREFETCH, 0, 0), EINVAL);
 }
 
 /// Every slot of the tables holds a function: programs call some without looking.

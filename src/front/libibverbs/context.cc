@@ -90,12 +90,12 @@ void set_extended_operations(verbs_context* verbs) {
   verbs->query_rt_values = query_rt_values;
   verbs->create_cq_ex = create_cq_ex;
   verbs->create_qp_ex = create_qp_ex;
+  verbs->advise_mr = advise_mr;
   verbs->alloc_null_mr = alloc_null_mr;
   verbs->alloc_td = alloc_td;
   verbs->dealloc_td = dealloc_td;
   verbs->alloc_parent_domain = alloc_parent_domain;
 
-  refuse(verbs->advise_mr);
   refuse(verbs->read_counters);
   refuse(verbs->attach_counters_point_flow);
   refuse(verbs->create_counters);

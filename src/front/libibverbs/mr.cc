@@ -29,6 +29,18 @@ bool region_access(unsigned flags, std::uint32_t* access, int* code) {
   return *code == 0;
 }
 
+/// Pages come when they are touched, by us as by the program: there is nothing to fetch before.
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
+              std::uint32_t count) {
+  if (!to_object(pd->context)->alive()) return fail(EIO);
+  const std::uint32_t kind = to_number(advice);
+  if (kind > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return fail(EOPNOTSUPP);
+  if ((flags & ~std::uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || list == nullptr || count == 0) {
+    return fail(EINVAL);
+  }
+  return 0;
+}
+
 namespace {
 
 ibv_mr* open_region(ibv_pd* pd, void* address, const verbs::RegionShape& shape) {

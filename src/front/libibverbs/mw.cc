@@ -42,7 +42,8 @@ int fill_bind(const ibv_mw& mw, std::uint32_t rkey, const ibv_mw_bind_info& info
               device::SendEntry* entry) {
   constexpr unsigned kRights = unsigned{IBV_ACCESS_REMOTE_WRITE} | IBV_ACCESS_REMOTE_READ |
                                IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
-  if ((info.mw_access_flags & ~kRights) != 0) return EINVAL;
+  // A window's rights are the peer's; the local one that goes with them says nothing here.
+  if ((info.mw_access_flags & ~(kRights | IBV_ACCESS_LOCAL_WRITE)) != 0) return EINVAL;
   // The key is free to choose, the index is the window's.
   constexpr std::uint32_t kKeyMask = 0xff;
   if (((rkey ^ mw.rkey) & ~kKeyMask) != 0) return EINVAL;
@@ -53,7 +54,7 @@ int fill_bind(const ibv_mw& mw, std::uint32_t rkey, const ibv_mw_bind_info& info
   entry->opcode = device::SendOpcode::BindWindow;
   entry->remote_stag = rkey;
   *entry->binding() = {info.addr, info.length, info.mr != nullptr ? info.mr->rkey : 0,
-                       info.mw_access_flags};
+                       info.mw_access_flags & kRights};
   return 0;
 }
 

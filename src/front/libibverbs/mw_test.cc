@@ -116,6 +116,14 @@ TEST_F(WindowTest, ALengthOfZeroNeedsNoRegion) {
   EXPECT_EQ(taken_binding.region_stag, 0u);
 }
 
+TEST_F(WindowTest, TheLocalRightIsAcceptedAndMeansNothing) {
+  ibv_mw_bind bind = {1, 0, info()};
+  bind.bind_info.mw_access_flags |= IBV_ACCESS_LOCAL_WRITE;
+  ASSERT_EQ(ibv_bind_mw(qp, mw[IBV_MW_TYPE_1], &bind), 0);
+  take();
+  expect_binding();
+}
+
 TEST_F(WindowTest, ABadBindIsRefusedAndTheKeyStays) {
   ibv_pd* other_pd = ibv_alloc_pd(context);
   ibv_mr* foreign = ibv_reg_mr(other_pd, buffer, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
@@ -133,8 +141,8 @@ TEST_F(WindowTest, ABadBindIsRefusedAndTheKeyStays) {
   EXPECT_EQ(code_of(1, [](ibv_mw_bind& bind) { bind.bind_info.mr = nullptr; }), EINVAL);
   EXPECT_EQ(code_of(1, [&](ibv_mw_bind& bind) { bind.bind_info.mr = foreign; }), EPERM);
   EXPECT_EQ(code_of(1, [](ibv_mw_bind& bind) { bind.send_flags = IBV_SEND_INLINE; }), EINVAL);
-  for (const unsigned right : {unsigned{IBV_ACCESS_LOCAL_WRITE}, unsigned{IBV_ACCESS_MW_BIND},
-                               unsigned{IBV_ACCESS_ON_DEMAND}, 1u << 31}) {
+  for (const unsigned right :
+       {unsigned{IBV_ACCESS_MW_BIND}, unsigned{IBV_ACCESS_ON_DEMAND}, 1u << 31}) {
     EXPECT_EQ(code_of(1, [&](ibv_mw_bind& bind) { bind.bind_info.mw_access_flags = right; }),
               EINVAL);
   }
@@ -191,7 +199,7 @@ TEST_F(WindowTest, ABadWorkRequestIsRefused) {
             }),
             EINVAL);
   EXPECT_EQ(code_of([](ibv_send_wr& wr) {
-              wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+              wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
             }),
             EINVAL);
 }
@@ -235,7 +243,7 @@ TEST_F(WindowTest, BindingByCalls) {
               ibv_wr_set_inline_data(builder, buffer, 1);
             }),
             EINVAL);
-  bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+  bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
   EXPECT_EQ(code_of([&] { ibv_wr_bind_mw(builder, mw[IBV_MW_TYPE_2], chosen, &bind_info); }),
             EINVAL);
 }

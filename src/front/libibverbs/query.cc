@@ -52,8 +52,9 @@ void fill_device(const verbs::Interface& interface, ibv_device_attr* attr) {
   attr->max_qp_rd_atom = device::kReadDepthMax;
   attr->max_qp_init_rd_atom = device::kReadDepthMax;
   attr->max_res_rd_atom = verbs::kQPCountMax * device::kReadDepthMax;
-  // Atomic operations are atomic instructions of the CPU that has the memory.
-  attr->atomic_cap = IBV_ATOMIC_GLOB;
+  // Atomic operations are atomic instructions of the CPU that has the memory. Programs that know
+  // InfiniBand alone (UCX) ask for the word that hardware says, and take no more for it.
+  attr->atomic_cap = verbs::persona() == verbs::Persona::IB ? IBV_ATOMIC_HCA : IBV_ATOMIC_GLOB;
   attr->max_srq = verbs::kSRQCountMax;
   attr->max_srq_wr = device::kQueueDepthMax;
   attr->max_srq_sge = device::kSGECountMax;

@@ -85,6 +85,13 @@ bool is_any(const sockaddr& address) {
   return address.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6(address).sin6_addr);
 }
 
+bool is_loopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    return (ntohl(v4(address).sin_addr.s_addr) >> IN_CLASSA_NSHIFT) == IN_LOOPBACKNET;
+  }
+  return address.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(address).sin6_addr);
+}
+
 bool is_multicast(const sockaddr& address) {
   if (address.sa_family == AF_INET) return IN_MULTICAST(ntohl(v4(address).sin_addr.s_addr));
   return address.sa_family == AF_INET6 && IN6_IS_ADDR_MULTICAST(&v6(address).sin6_addr);

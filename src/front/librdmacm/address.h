@@ -23,6 +23,8 @@ void set_port(sockaddr& address, std::uint16_t port);
 
 /// 0.0.0.0 or [::].
 bool is_any(const sockaddr& address);
+/// 127.0.0.0/8 or [::1].
+bool is_loopback(const sockaddr& address);
 bool is_multicast(const sockaddr& address);
 
 /// Turns the wildcard into the loopback address of its family; the port stays.

@@ -56,15 +56,19 @@ TEST(CMAddress, Ports) {
 TEST(CMAddress, Kinds) {
   struct Row {
     const char* text;
-    bool any, multicast;
+    bool any, loopback, multicast;
   };
-  for (const Row& row : {Row{"0.0.0.0", true, false}, Row{"::", true, false},
-                         Row{"127.0.0.1", false, false}, Row{"::1", false, false},
-                         Row{"224.0.0.1", false, true}, Row{"239.255.255.255", false, true},
-                         Row{"240.0.0.1", false, false}, Row{"ff02::1", false, true},
-                         Row{"::ffff:0.0.0.0", false, false}}) {
+  for (const Row& row :
+       {Row{"0.0.0.0", true, false, false}, Row{"::", true, false, false},
+        Row{"127.0.0.1", false, true, false}, Row{"127.255.255.254", false, true, false},
+        Row{"126.255.255.255", false, false, false}, Row{"128.0.0.1", false, false, false},
+        Row{"::1", false, true, false}, Row{"::2", false, false, false},
+        Row{"224.0.0.1", false, false, true}, Row{"239.255.255.255", false, false, true},
+        Row{"240.0.0.1", false, false, false}, Row{"ff02::1", false, false, true},
+        Row{"::ffff:0.0.0.0", false, false, false}}) {
     auto address = make(row.text, 1);
     EXPECT_EQ(is_any(plain(address)), row.any) << row.text;
+    EXPECT_EQ(is_loopback(plain(address)), row.loopback) << row.text;
     EXPECT_EQ(is_multicast(plain(address)), row.multicast) << row.text;
   }
 }

@@ -33,6 +33,7 @@ Result<device::ConnectRequest> make_request(Id& id, const rdma_conn_param* param
     request.qp = id.manager.runtime().qp_number(id.qp);
   } else if (param != nullptr) {
     request.qp = param->qp_num;
+    request.by_name = true;
   }
   if (request.qp == 0) return Error{EINVAL, "the id has no QP"};
   const auto depths = chosen_depths(id, param, fallback);

@@ -13,7 +13,7 @@ TEST_F(Connect, RpingsOrder) {
   int server_context = 0;
   rdma_cm_id* listener = listen(3, &server_context);
   EXPECT_NE(port(listener), 0);
-  ASSERT_NE(listener->verbs, nullptr);
+  EXPECT_EQ(listener->verbs, nullptr) << "loopback is no device's, like the wildcard";
 
   rdma_cm_id* client = resolve(port(listener));
   ASSERT_NE(client->verbs, nullptr);
@@ -37,7 +37,7 @@ TEST_F(Connect, RpingsOrder) {
   rdma_cm_id* server = request->id;
   EXPECT_EQ(request->listen_id, listener);
   EXPECT_EQ(server->context, &server_context);
-  EXPECT_EQ(server->verbs, listener->verbs);
+  EXPECT_EQ(server->verbs, client->verbs);
   EXPECT_EQ(server->channel, channel);
   EXPECT_EQ(data_of(request), "hello");
   EXPECT_EQ(request->param.conn.responder_resources, 2) << "the peer's initiator depth";

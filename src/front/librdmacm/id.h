@@ -77,6 +77,7 @@ struct Id final : rdma_cm_id {
   int port_holder = -1;
   bool port_picked = false;              ///< by us: a connection may pick another
   bool v6_only = false;
+  std::uint8_t ack_timeout = 0;          ///< as the program set it; what its QPs show
   std::uint8_t offered_ird = 0, offered_ord = 0;    ///< of the request, from our point of view
   ibv_pd* endpoint_pd = nullptr;                    ///< of rdma_create_ep, for requests
   std::unique_ptr<ibv_qp_init_attr> endpoint_qp;    ///< likewise

@@ -16,6 +16,16 @@ int set_v6_only(Id& id, bool value) {
   return 0;
 }
 
+/// TCP times its acknowledgements itself; but a program finds the number again at its QP.
+int set_ack_timeout(Id& id, std::uint8_t exponent) {
+  id.ack_timeout = exponent;
+  if (id.qp == nullptr) return 0;
+  ibv_qp_attr attributes{};
+  attributes.timeout = exponent;
+  const int code = ibv_modify_qp(id.qp, &attributes, IBV_QP_TIMEOUT);
+  return code == 0 ? 0 : fail(code);
+}
+
 int set_id_option(Id& id, int name, const void* value, std::size_t octets) {
   const std::size_t expected =
       name == RDMA_OPTION_ID_TOS || name == RDMA_OPTION_ID_ACK_TIMEOUT ? 1 : sizeof(int);
@@ -29,10 +39,10 @@ int set_id_option(Id& id, int name, const void* value, std::size_t octets) {
     case RDMA_OPTION_ID_REUSEADDR:
       // A TCP port in TIME_WAIT is never in our way, and two listeners on one port always are.
       return id.current_state() == IdState::Listening ? fail(EINVAL) : 0;
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      return set_ack_timeout(id, static_cast<std::uint8_t>(number));
     default:
-      // Accepted without effect: the type of service is the operator's business, and TCP times its
-      // acknowledgements itself.
-      return 0;
+      return 0;  // without effect: the type of service is the operator's business
   }
 }
 

@@ -70,13 +70,21 @@ bool create_cqs(rdma_cm_id& id, const ibv_qp_init_attr_ex& attributes) {
          create_cq(id, attributes.cap.max_recv_wr, id.recv_cq, id.recv_cq_channel);
 }
 
+int show_ack_timeout(const Id& id, ibv_qp* qp) {
+  if (id.ack_timeout == 0) return 0;
+  ibv_qp_attr attributes{};
+  attributes.timeout = id.ack_timeout;
+  return ibv_modify_qp(qp, &attributes, IBV_QP_TIMEOUT);
+}
+
 /// A QP of an id is in INIT when the program gets it, as ibv_qp::state shows.
 bool initialise(rdma_cm_id& id, ibv_qp* qp) {
   ibv_qp_attr attributes{};
   int mask = 0;
   attributes.qp_state = IBV_QPS_INIT;
   if (rdma_init_qp_attr(&id, &attributes, &mask) != 0) return false;
-  const int code = ibv_modify_qp(qp, &attributes, mask);
+  int code = ibv_modify_qp(qp, &attributes, mask);
+  if (code == 0) code = show_ack_timeout(Id::of(&id), qp);
   if (code != 0) errno = code;
   return code == 0;
 }

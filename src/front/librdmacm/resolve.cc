@@ -25,7 +25,9 @@ bool is_datagram(const Id& id) {
 Result<void> bind_source(Id& id, const sockaddr& address) {
   copy_address(id.route.addr.src_storage, address);
   if (auto reserved = id.reserve_port(); !reserved) return reserved;
-  if (is_any(address)) return {};
+  // A loopback address is no device's here, as in the kernel's cma: libfabric binds to "localhost"
+  // to ask for whatever there is, and drops all but the device it is given.
+  if (is_any(address) || is_loopback(address)) return {};
   const verbs::Interface* interface = id.manager.runtime().interface_of(&id.source());
   if (interface == nullptr) return Error{ENODEV, "no device has this address"};
   return id.bind_device(*interface);

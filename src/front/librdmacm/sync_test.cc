@@ -281,6 +281,23 @@ TEST_F(Address, OptionsCheckNameAndSize) {
   rdma_destroy_id(id);
 }
 
+TEST_F(Address, TheAckTimeoutIsSeenAtTheQP) {
+  rdma_cm_id* listener = listen();
+  std::uint8_t exponent = 21;
+  const auto set = [&](rdma_cm_id* id) {
+    return rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &exponent, 1);
+  };
+  rdma_cm_id* id = resolve(port(listener));
+  EXPECT_EQ(set(id), 0);
+  create_qp(id);
+  EXPECT_EQ(last_timeout(), 21) << "set before there was a QP";
+  exponent = 17;
+  EXPECT_EQ(set(id), 0);
+  EXPECT_EQ(last_timeout(), 17) << "and behind it";
+  destroy(id);
+  rdma_destroy_id(listener);
+}
+
 TEST_F(Address, DevicesAreOpenedOnce) {
   int count = 0;
   ibv_context** list = rdma_get_devices(&count);

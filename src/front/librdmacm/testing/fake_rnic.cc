@@ -223,6 +223,7 @@ const verbs::Interface* const kInterfaces[] = {&kLoopback};
 VerbsCounts counts;
 int next_qp_error = 0;
 std::uint32_t last_qp_number = 100;
+int timeout_set = 0;
 ibv_device the_device{};
 ibv_context the_context{};
 
@@ -251,6 +252,10 @@ FakeRuntime& fake_runtime() {
 
 VerbsCounts& verbs_counts() {
   return counts;
+}
+
+int last_timeout() {
+  return timeout_set;
 }
 
 void fail_next_qp(int code) {
@@ -348,6 +353,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
 }
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_STATE) != 0) qp->state = attributes->qp_state;
+  if ((mask & IBV_QP_TIMEOUT) != 0) timeout_set = attributes->timeout;
   return 0;
 }
 int ibv_destroy_qp(ibv_qp* qp) {

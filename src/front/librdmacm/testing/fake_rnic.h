@@ -135,6 +135,8 @@ struct VerbsCounts {
   friend bool operator==(const VerbsCounts&, const VerbsCounts&) = default;
 };
 VerbsCounts& verbs_counts();
+/// The time-out that ibv_modify_qp set last.
+int last_timeout();
 /// The next ibv_create_qp fails with this errno.
 void fail_next_qp(int code);
 

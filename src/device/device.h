@@ -84,6 +84,16 @@ struct CQFace {
   Ring completions;  ///< the host consumes CompletionEntry
 };
 
+/// How long a CQ armed for any completion may keep its event back, to give one for many: until so
+/// many completions are there, or until so long after the first of them, whichever is earlier.
+/// Count and period 0: no bound of that kind, and without either, or with a count of 1, nothing is
+/// kept back. A count alone may wait for ever.
+struct CQModeration {
+  std::uint16_t count = 0;
+  std::uint16_t period_us = 0;
+  bool off() const { return count == 1 || (count == 0 && period_us == 0); }
+};
+
 /// The verbs draft's states, as query_qp shows them.
 enum class QPState : std::uint8_t { Idle, RTS, Closing, Terminate, Error };
 struct QPStatus {
@@ -212,6 +222,10 @@ class Device {
   /// Moves the unread entries to a new ring; ENOSPC when they do not fit. The caller holds its own
   /// consumer lock and uses the returned face from then on.
   virtual Result<CQFace> resize_cq(CQNumber, std::uint32_t depth) = 0;
+  /// Replaces what was set before; an event that is being kept back is given now. A completion with
+  /// an error, a full CQ and what a solicited-only arming waits for give their event at once.
+  /// EINVAL, ENOMEM, EMFILE or ENFILE (no timer): all is as before.
+  virtual Result<void> moderate_cq(CQNumber, const CQModeration&) = 0;
   virtual Result<SRQFace> create_srq(PDNumber, std::uint32_t depth, std::uint32_t sges,
                                      std::uint64_t cookie) = 0;
   virtual Result<void> destroy_srq(SRQNumber) = 0;

@@ -32,6 +32,10 @@ CompletionQueue::Pushed CompletionQueue::push(const device::CompletionEntry& ent
   }
   const std::uint32_t index = ring_.produced_own();
   *static_cast<device::CompletionEntry*>(ring_.entry(index)) = entry;
+  if (moderated_ && hold(entry, unread() + 1)) {
+    ring_.publish(index + 1);
+    return wants_timer() ? Pushed::Hold : Pushed::Quiet;
+  }
   const bool fired = step(input_for(entry));
   if (fired) announced_ = first_untold();
   ring_.publish(index + 1);
@@ -45,11 +49,17 @@ std::uint32_t CompletionQueue::first_untold() const {
 }
 
 bool CompletionQueue::arm(bool solicited_only) {
+  // Who arms again and again would otherwise put a hold's end off for ever.
+  if (holding()) return false;
+  held_ = 0;
+  deadline_.reset();
   step(solicited_only ? core::CQInput::ArmSolicited : core::CQInput::ArmAny);
   // What waits unread fires at once (docs/adr/0002-arming-a-cq-that-is-not-empty.md).
   const std::uint32_t first = first_untold();
   for (std::uint32_t i = first; i != ring_.produced_own(); ++i) {
-    if (!step(input_for(*static_cast<device::CompletionEntry*>(ring_.entry(i))))) continue;
+    const auto& entry = *static_cast<const device::CompletionEntry*>(ring_.entry(i));
+    if (moderated_ && hold(entry, unread())) continue;
+    if (!step(input_for(entry))) continue;
     announced_ = first;
     return true;
   }
@@ -60,8 +70,28 @@ bool CompletionQueue::nudge() {
   return state_ == core::CQState::ArmedAny && step(core::CQInput::Completion);
 }
 
+bool CompletionQueue::hold(const device::CompletionEntry& entry, std::uint32_t unread) {
+  if (state_ != core::CQState::ArmedAny) return false;
+  if (entry.status != device::CompletionStatus::Success) return false;
+  ++held_;
+  return held_ != moderation_.count && unread < ring_.capacity();
+}
+
+bool CompletionQueue::end_hold() {
+  if (!holding()) return false;
+  // The consumer may have read all that the event is about.
+  const std::uint32_t first = first_untold();
+  if (first != ring_.produced_own()) announced_ = first;
+  return step(core::CQInput::Completion);
+}
+
+void CompletionQueue::moderate(const device::CQModeration& moderation) {
+  moderation_ = moderation;
+  moderated_ = !moderation.off();
+}
+
 Result<void> CompletionQueue::resize(std::uint32_t depth) {
-  const std::uint32_t fill = ring_.produced_own() - ring_.consumed_seen();
+  const std::uint32_t fill = unread();
   if (fill > std::bit_ceil(depth)) {
     return Error{ENOSPC, "more completions wait than the new depth"};
   }

@@ -1,7 +1,8 @@
-// epoll and eventfd.
+// epoll, eventfd and timerfd.
 #include "engine/poller.h"
 
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,11 +11,13 @@ namespace weft::engine {
 
 namespace {
 constexpr std::uint64_t kWakeKey = 0;
+constexpr std::uint64_t kTimerKey = UINT64_MAX;
 }
 
 Poller::~Poller() {
   if (epoll_ >= 0) ::close(epoll_);
   if (wake_ >= 0) ::close(wake_);
+  if (timer_ >= 0) ::close(timer_);
 }
 
 Result<void> Poller::open() {
@@ -53,6 +56,9 @@ std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event>
       if (::read(wake_, &count, sizeof count) < 0) continue;
       continue;
     }
+    // Not read: it stays due until whoever serves it sets it anew, so that none is missed by a
+    // thread whose clock was read a moment too early.
+    if (out[i].data.u64 == kTimerKey) continue;
     out[kept++] = out[i];
   }
   return out.first(static_cast<std::size_t>(kept));
@@ -62,6 +68,29 @@ void Poller::wake() {
   const std::uint64_t one = 1;
   // The counter cannot overflow in any time that matters, and EAGAIN would mean "already awake".
   [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
+}
+
+Result<void> Poller::open_timer() {
+  if (timer_ >= 0) return {};
+  const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (timer < 0) return Error{errno, "no descriptor left for the engine's timer"};
+  if (const Result<void> added = add(timer, EPOLLIN, kTimerKey); !added) {
+    ::close(timer);
+    return added;
+  }
+  timer_ = timer;
+  return {};
+}
+
+void Poller::set_timer(std::optional<Instant> when) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  itimerspec setting = {};
+  if (when) {
+    setting.it_value.tv_sec = static_cast<time_t>(when->ns / kSecond);
+    setting.it_value.tv_nsec = static_cast<long>(when->ns % kSecond);
+  }
+  // Fails for a bad descriptor or time only. What has expired is forgotten with it.
+  ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &setting, nullptr);
 }
 
 }  // namespace weft::engine

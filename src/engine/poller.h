@@ -4,9 +4,11 @@
 #include <sys/epoll.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace weft::engine {
 
@@ -29,6 +31,11 @@ class Poller {
   std::span<const epoll_event> wait(int timeout_ms, std::span<epoll_event> out);
   /// Ends a wait() of another thread, or the next one.
   void wake();
+  /// Makes the timer; once it is there this does nothing. EMFILE, ENFILE, ENOMEM, ENOSPC.
+  Result<void> open_timer();
+  /// From `when` (CLOCK_MONOTONIC) on no wait() lasts, until the timer is set anew; empty: it is
+  /// off. Finer than a wait's timeout, and it shows at fd(). Only after open_timer.
+  void set_timer(std::optional<Instant> when);
   int fd() const { return epoll_; }
   int wake_fd() const { return wake_; }
 
@@ -37,6 +44,7 @@ class Poller {
 
   int epoll_ = -1;
   int wake_ = -1;
+  int timer_ = -1;
 };
 
 }  // namespace weft::engine

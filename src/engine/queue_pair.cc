@@ -207,6 +207,8 @@ void QueuePair::complete(const core::Completion& completion) {
   switch (cq.push(entry)) {
     case CompletionQueue::Pushed::Notify:
       return owner_.handle_cq_notify(cq);
+    case CompletionQueue::Pushed::Hold:
+      return owner_.handle_cq_hold(cq);
     case CompletionQueue::Pushed::Overflowed:
       return owner_.handle_cq_overflow(cq);
     case CompletionQueue::Pushed::Quiet:

@@ -21,6 +21,7 @@ class Connection;
 class QueuePairOwner {
  public:
   virtual void handle_cq_notify(CompletionQueue&) = 0;
+  virtual void handle_cq_hold(CompletionQueue&) = 0;
   virtual void handle_cq_overflow(CompletionQueue&) = 0;
   virtual void handle_srq_limit(SharedReceiveQueue&) = 0;
   virtual Instant now() const = 0;

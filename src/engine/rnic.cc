@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 
@@ -201,6 +202,7 @@ Result<void> Rnic::destroy_cq(device::CQNumber number) {
   if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
   if (it->second->users != 0) return Error{EBUSY, "the CQ is still used by a QP"};
   std::erase(overflowed_, it->second.get());
+  std::erase(moderated_, it->second.get());
   cqs_.erase(it);
   return {};
 }
@@ -211,7 +213,29 @@ Result<device::CQFace> Rnic::resize_cq(device::CQNumber number, std::uint32_t de
   const auto it = cqs_.find(number);
   if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
   if (const Result<void> resized = it->second->resize(depth); !resized) return resized.error();
+  if (it->second->full_hold() && it->second->end_hold()) handle_cq_notify(*it->second);
   return device::CQFace{number, it->second->ring()};
+}
+
+Result<void> Rnic::moderate_cq(device::CQNumber number,
+                               const device::CQModeration& moderation) try {
+  Entry entry(*this);
+  const auto it = cqs_.find(number);
+  if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
+  CompletionQueue* cq = it->second.get();
+  if (moderation.period_us != 0) {
+    if (const Result<void> opened = poller_.open_timer(); !opened) return opened;
+  }
+  if (moderation.off()) {
+    std::erase(moderated_, cq);
+  } else if (std::find(moderated_.begin(), moderated_.end(), cq) == moderated_.end()) {
+    moderated_.push_back(cq);
+  }
+  cq->moderate(moderation);
+  if (cq->end_hold()) handle_cq_notify(*cq);
+  return {};
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
 }
 
 Result<device::SRQFace> Rnic::create_srq(device::PDNumber pd, std::uint32_t depth,
@@ -425,12 +449,27 @@ Result<void> Rnic::arm_cq(device::CQNumber number, bool solicited_only) {
   Entry entry(*this);
   const auto it = cqs_.find(number);
   if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
-  if (it->second->arm(solicited_only)) handle_cq_notify(*it->second);
+  CompletionQueue& cq = *it->second;
+  if (cq.arm(solicited_only)) {
+    handle_cq_notify(cq);
+  } else if (cq.wants_timer()) {
+    handle_cq_hold(cq);
+  }
   return {};
 }
 
 void Rnic::handle_cq_notify(CompletionQueue& cq) {
   events_.handle_completion_event(cq.cookie());
+}
+
+void Rnic::handle_cq_hold(CompletionQueue& cq) {
+  const Instant deadline = now_ + cq.period();
+  cq.hold_until(deadline);
+  // An earlier one, even of a hold that is over, comes first and sets the next: so the timer is set
+  // about once in a period, not once in a hold.
+  if (hold_timer_ && *hold_timer_ <= deadline) return;
+  hold_timer_ = deadline;
+  poller_.set_timer(deadline);
 }
 
 void Rnic::handle_cq_overflow(CompletionQueue& cq) {

@@ -52,6 +52,7 @@ class Rnic final : public device::Device,
   Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) override;
   Result<void> destroy_cq(device::CQNumber) override;
   Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t depth) override;
+  Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override;
   Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t depth, std::uint32_t sges,
                                      std::uint64_t cookie) override;
   Result<void> destroy_srq(device::SRQNumber) override;
@@ -104,6 +105,7 @@ class Rnic final : public device::Device,
 
   // QueuePairOwner
   void handle_cq_notify(CompletionQueue&) override;
+  void handle_cq_hold(CompletionQueue&) override;
   void handle_cq_overflow(CompletionQueue&) override;
   void handle_srq_limit(SharedReceiveQueue&) override;
   // ConnectionOwner
@@ -159,6 +161,7 @@ class Rnic final : public device::Device,
   void accept_all(ListenerSlot&);
   void pause(ListenerSlot&);
   void serve_timers();
+  void serve_holds();
   void fault_overflowed();
   void fault(QueuePair&);
   void end_unwatched();
@@ -195,6 +198,8 @@ class Rnic final : public device::Device,
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;
   std::vector<CompletionQueue*> overflowed_;
+  std::vector<CompletionQueue*> moderated_;
+  std::optional<Instant> hold_timer_;  ///< the poller's timer: never after the end of a hold
 
   BufferPool<ReceiveBuffer> receive_buffers_;
   BufferPool<TransmitBuffer> transmit_buffers_;

@@ -271,7 +271,24 @@ void Rnic::wake_at(Instant deadline) {
   poller_.wake();  // the thread's wait has to end earlier than it thought
 }
 
+/// Events that moderation has kept back for long enough.
+void Rnic::serve_holds() {
+  if (!hold_timer_ || *hold_timer_ > now_) return;
+  hold_timer_.reset();
+  for (CompletionQueue* cq : moderated_) {
+    const std::optional<Instant> deadline = cq->deadline();
+    if (!deadline) continue;
+    if (*deadline <= now_) {
+      if (cq->end_hold()) handle_cq_notify(*cq);
+    } else if (!hold_timer_ || *deadline < *hold_timer_) {
+      hold_timer_ = deadline;
+    }
+  }
+  poller_.set_timer(hold_timer_);
+}
+
 void Rnic::serve_timers() {
+  serve_holds();
   if (!next_deadline_ || *next_deadline_ > now_) return;
   next_deadline_.reset();
   std::vector<Connection*> all;

@@ -1,4 +1,6 @@
 // Lives of connections over the real libraries: set-up, states, private data, ends, events.
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -237,6 +239,65 @@ TEST_P(Life, OneCompletionChannelForManyCQs) {
   drop(server);
   EXPECT_EQ(ibv_destroy_cq(silent), 0);
   EXPECT_EQ(ibv_destroy_comp_channel(shared), 0);
+}
+
+/// What a sleeping program asks for with ibv_modify_cq: fewer events, none too late.
+TEST_P(Life, ModeratedEventsComeByCountOrByPeriod) {
+  ASSERT_NO_FATAL_FAILURE(resolve(client));
+  ibv_comp_channel* notifier = ibv_create_comp_channel(client.id->verbs);
+  ASSERT_NE(notifier, nullptr);
+  drop(client);
+  EndOptions options;
+  options.channel = notifier;
+  ASSERT_NO_FATAL_FAILURE(connect({}, options));
+  ibv_cq* which = nullptr;
+  void* context = nullptr;
+  const auto send = [&](std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(server.receive(i, {}), 0);
+      ASSERT_EQ(client.send(i, {}), 0);
+      client.complete(i, IBV_WC_SEND);
+    }
+  };
+  const auto receive = [&](std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) server.complete(i, IBV_WC_RECV);
+  };
+
+  ibv_modify_cq_attr by_count = {IBV_CQ_ATTR_MODERATE, {4, 0}};
+  ASSERT_EQ(ibv_modify_cq(server.cq, &by_count), 0);
+  const int flags = ::fcntl(notifier->fd, F_GETFL);
+  ASSERT_EQ(::fcntl(notifier->fd, F_SETFL, flags | O_NONBLOCK), 0);
+  ASSERT_EQ(ibv_req_notify_cq(server.cq, 0), 0);
+  ASSERT_NO_FATAL_FAILURE(send(3));
+  receive(3);
+  EXPECT_EQ(ibv_get_cq_event(notifier, &which, &context), -1) << "three of four";
+  EXPECT_EQ(errno, EAGAIN);
+  ASSERT_EQ(::fcntl(notifier->fd, F_SETFL, flags), 0);
+  ASSERT_NO_FATAL_FAILURE(send(1));
+  ASSERT_EQ(ibv_get_cq_event(notifier, &which, &context), 0);
+  EXPECT_EQ(which, server.cq);
+  receive(1);
+
+  ibv_modify_cq_attr by_period = {IBV_CQ_ATTR_MODERATE, {1000, 20'000}};
+  ASSERT_EQ(ibv_modify_cq(server.cq, &by_period), 0);
+  ASSERT_EQ(ibv_req_notify_cq(server.cq, 0), 0);
+  ASSERT_NO_FATAL_FAILURE(send(3));
+  ASSERT_EQ(ibv_get_cq_event(notifier, &which, &context), 0);
+  receive(3);
+  // And as a program with an event loop of its own waits: descriptor first.
+  ASSERT_EQ(::fcntl(notifier->fd, F_SETFL, flags | O_NONBLOCK), 0);
+  ASSERT_EQ(ibv_req_notify_cq(server.cq, 0), 0);
+  ASSERT_NO_FATAL_FAILURE(send(2));
+  EXPECT_TRUE(eventually([&] {
+    pollfd waiting = {notifier->fd, POLLIN, 0};
+    EXPECT_EQ(::poll(&waiting, 1, 20'000), 1);
+    return ibv_get_cq_event(notifier, &which, &context) == 0;
+  }));
+  receive(2);
+  ibv_ack_cq_events(server.cq, 3);
+  drop(server);
+  EXPECT_EQ(ibv_destroy_comp_channel(notifier), 0);
+  expect(RDMA_CM_EVENT_DISCONNECTED);
 }
 
 TEST_P(Life, SolicitedEventsOnly) {

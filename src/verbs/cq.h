@@ -50,6 +50,10 @@ class CQ {
   Result<void> arm(bool solicited_only) { return device_->arm_cq(number_, solicited_only); }
   /// Keeps what is unread; ENOSPC when that is more than `depth`. Error: as open.
   Result<void> resize(std::uint32_t depth);
+  /// See device::Device::moderate_cq.
+  Result<void> moderate(const device::CQModeration& moderation) {
+    return device_->moderate_cq(number_, moderation);
+  }
   /// Drops the unread completions of a QP that goes or begins anew, by its public number.
   void purge(std::uint32_t qp);
 

@@ -84,6 +84,8 @@ TEST_F(APITest, DeviceAttributesKeepTheCallersSize) {
   ibv_device_attr_ex extended;
   ASSERT_EQ(ibv_query_device_ex(context, nullptr, &extended), 0);
   EXPECT_EQ(std::memcmp(&extended.orig_attr, &plain, sizeof plain), 0);
+  EXPECT_EQ(extended.cq_mod_caps.max_cq_count, 65535);
+  EXPECT_EQ(extended.cq_mod_caps.max_cq_period, 65535);
   ibv_query_device_ex_input input = {1};
   EXPECT_EQ(ibv_query_device_ex(context, &input, &extended), EINVAL);
 
@@ -214,8 +216,14 @@ TEST_F(APITest, CompletionQueues) {
   init.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
   EXPECT_EQ(ibv_create_cq_ex(context, &init), nullptr);
   EXPECT_EQ(errno, EINVAL) << "without one";
-  ibv_modify_cq_attr moderation = {};
+  ibv_modify_cq_attr moderation = {IBV_CQ_ATTR_MODERATE, {65535, 65535}};
+  EXPECT_EQ(ibv_modify_cq(cq, &moderation), 0);
+  moderation = {IBV_CQ_ATTR_MODERATE, {0, 0}};
+  EXPECT_EQ(ibv_modify_cq(cq, &moderation), 0);
+  moderation.attr_mask |= IBV_CQ_ATTR_RESERVED;
   EXPECT_EQ(ibv_modify_cq(cq, &moderation), EOPNOTSUPP);
+  moderation.attr_mask = 0;
+  EXPECT_EQ(ibv_modify_cq(cq, &moderation), 0) << "nothing is to change";
 }
 
 TEST_F(APITest, QueuePairs) {

@@ -89,6 +89,7 @@ void set_extended_operations(verbs_context* verbs) {
   verbs->query_device_ex = query_device_ex;
   verbs->query_rt_values = query_rt_values;
   verbs->create_cq_ex = create_cq_ex;
+  verbs->modify_cq = modify_cq;
   verbs->create_qp_ex = create_qp_ex;
   verbs->advise_mr = advise_mr;
   verbs->alloc_null_mr = alloc_null_mr;
@@ -107,7 +108,6 @@ void set_extended_operations(verbs_context* verbs) {
   refuse(verbs->destroy_flow_action);
   refuse(verbs->create_flow_action_esp);
   refuse(verbs->modify_qp_rate_limit);
-  refuse(verbs->modify_cq);
   refuse(verbs->post_srq_ops);
   refuse(verbs->destroy_rwq_ind_table);
   refuse(verbs->create_rwq_ind_table);

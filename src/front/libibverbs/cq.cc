@@ -1,4 +1,4 @@
-// Completion queues: create, resize, destroy.
+// Completion queues: create, resize, moderate, destroy.
 #include <new>
 
 #include "front/libibverbs/export.h"
@@ -75,6 +75,14 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   object->domain = domain;
   domain->add_user();
   return object;
+}
+
+/// Any count and period will do: what query_device_ex says of them is all that their types hold.
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) {
+  if (!to_object(cq->context)->alive()) return fail(EIO);
+  if ((attr->attr_mask & ~std::uint32_t{IBV_CQ_ATTR_MODERATE}) != 0) return fail(EOPNOTSUPP);
+  if ((attr->attr_mask & IBV_CQ_ATTR_MODERATE) == 0) return 0;
+  return finish(to_object(cq)->cq.moderate({attr->moderate.cq_count, attr->moderate.cq_period}));
 }
 
 }  // namespace weft::front

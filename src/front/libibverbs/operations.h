@@ -46,6 +46,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
 // cq.cc
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
 // qp.cc
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);
 // cq_ex.cc: the walk over completions

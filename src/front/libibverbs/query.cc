@@ -144,6 +144,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   full.hca_core_clock = kNanosecondClockKhz;
   full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
   full.phys_port_cnt_ex = 1;
+  full.cq_mod_caps = {std::numeric_limits<std::uint16_t>::max(),
+                      std::numeric_limits<std::uint16_t>::max()};
   fill_on_demand(&full);
   copy_sized(full, attr, octets);
   return 0;

@@ -24,6 +24,9 @@ class GoneDevice final : public device::Device {
   Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t) override { return gone(); }
   Result<void> destroy_cq(device::CQNumber) override { return gone(); }
   Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t) override { return gone(); }
+  Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override {
+    return gone();
+  }
   Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t, std::uint32_t,
                                      std::uint64_t) override {
     return gone();

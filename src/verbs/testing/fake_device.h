@@ -162,6 +162,10 @@ class FakeDevice final : public device::Device {
     cq.queue = std::move(larger);
     return device::CQFace{number, device::Ring(cq.queue.storage.get())};
   }
+  Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override {
+    if (int code = enter("moderate_cq")) return Error{code, "told to fail"};
+    return {};
+  }
   Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t depth, std::uint32_t sges,
                                      std::uint64_t cookie) override {
     if (int code = enter("create_srq")) return Error{code, "told to fail"};

@@ -78,6 +78,9 @@ class FakeDevice final : public device::Device {
   Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t) override { return unused(); }
   Result<void> destroy_cq(device::CQNumber) override { return unused(); }
   Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t) override { return unused(); }
+  Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override {
+    return unused();
+  }
   Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t, std::uint32_t,
                                      std::uint64_t) override {
     return unused();

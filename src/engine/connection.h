@@ -161,6 +161,7 @@ class Connection {
   enum class Got : std::uint8_t { Nothing, Some, More };
   Got receive_once();
   Got receive_staged();
+  std::size_t room_for_staging();
   Got receive_landing(const core::Landing&);
   Got lose_landing();
   Got handle_no_octets(const transport::IOResult&);
@@ -200,6 +201,9 @@ class Connection {
   /// How much is staged of the front FPDU before the payload that is being received straight into
   /// its place; its trailer follows. 0: all is staged.
   std::size_t landing_head_ = 0;
+  std::size_t wanted_ = 0;           ///< octets of the front FPDU, when its beginning is staged
+  std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
+  std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   std::size_t turn_octets_ = 0;            ///< received since this connection's turn began
   std::unique_ptr<TransmitBuffer> batch_;  ///< lent while unsent
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message

@@ -19,6 +19,8 @@ constexpr std::size_t kOctetsPerTurn = 4 * kReceiveOctets;
 constexpr int kReceivesPerTurn = 32;
 /// Payload of which this much is still to come is received straight into its place.
 constexpr std::size_t kLandingOctetsMin = 16 * 1024;
+/// So many small receives behind a landing look for the next one.
+constexpr std::uint8_t kStagedInARowMax = 2;
 /// While fewer buffers than this are lent, a connection keeps its one across waits.
 constexpr std::size_t kBuffersLentFreely = 16;
 }  // namespace
@@ -49,7 +51,7 @@ Connection::Got Connection::receive_once() {
 
 Connection::Got Connection::receive_staged() {
   ReceiveBuffer& buffer = *received_;
-  const std::size_t room = std::min(buffer.octets.size() - buffer.end, kReceiveOctets);
+  const std::size_t room = room_for_staging();
   const iovec vector{buffer.octets.data() + buffer.end, room};
   const IOResult r = stream_->receive({&vector, 1});
   if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
@@ -61,11 +63,27 @@ Connection::Got Connection::receive_staged() {
                                                                                  : Got::Some;
 }
 
+/// Among large messages only what cannot land is worth staging: the FPDU that has begun, and the
+/// header of the next. Where that does not lead to a landing soon, the messages are small ones.
+std::size_t Connection::room_for_staging() {
+  const ReceiveBuffer& buffer = *received_;
+  const std::size_t all = std::min(buffer.octets.size() - buffer.end, kReceiveOctets);
+  if (header_expected_ == 0 || staged_in_a_row_++ == kStagedInARowMax) {
+    header_expected_ = 0;
+    return all;
+  }
+  const std::size_t staged = buffer.end - buffer.begin;
+  const std::size_t rest = staged == 0 || wanted_ <= staged ? 0 : wanted_ - staged;
+  return std::min(all, rest + header_expected_);
+}
+
 /// The rest of the payload goes into its place. Behind it, into staging, what ends this FPDU and
 /// the header of the next, so that the payload of that one can go straight into its place too.
 Connection::Got Connection::receive_landing(const core::Landing& landing) {
   ReceiveBuffer& buffer = *received_;
   if (landing_head_ == 0) landing_head_ = buffer.end - buffer.begin;
+  header_expected_ = landing.header;
+  staged_in_a_row_ = 0;
   const std::size_t missing = landing.octets - landing.landed;
   const std::size_t behind = buffer.end - buffer.begin - landing_head_;
   const std::size_t room = landing.trailer + landing.header - behind;
@@ -156,6 +174,7 @@ void Connection::offer_received() {
                         received_->end - received_->begin);
     const core::Received done = core.handle_octets({std::span(&octets, 1)}, owner_.now());
     received_->begin += done.consumed;
+    wanted_ = done.wanted;
     if (done.held_back) {
       held_back_ = true;
       if (!receive_posted()) break;

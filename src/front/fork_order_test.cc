@@ -26,8 +26,8 @@ TEST(ForkOrder, LibibverbsRegistersBeforeTheConnectionManager) {
 
   rdma_cm_id* id = nullptr;
   ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
-  sockaddr_storage any = loopback_of(AF_INET, 0);
-  ASSERT_EQ(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&any)), 0);
+  sockaddr_storage peer = loopback_of(AF_INET, 7174);
+  ASSERT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&peer), 2000), 0);
   ASSERT_NE(id->verbs, nullptr);
   extra = ibv_open_device(id->verbs->device);
   ASSERT_NE(extra, nullptr);

@@ -96,6 +96,13 @@ class LandingTest : public PairTest {
     }
   }
   void give(const Bytes& octets) { give(octets, 0, octets.size()); }
+  /// Half of a Send of kPayload octets. Its beginning is staged, so that there is a rest to land.
+  void give_half(const Bytes& octets) {
+    give(octets, 0, 100);
+    settle();
+    give(octets, 100, kMiddle);
+    EXPECT_TRUE(wait_octet(kPayload / 2 - 1, payload_of(kPayload)[kPayload / 2 - 1]));
+  }
   /// Waits until this octet of the memory is what it is to be.
   bool wait_octet(std::size_t at, std::uint8_t value) {
     return server->wait_until([&] {
@@ -120,6 +127,7 @@ class LandingTest : public PairTest {
   }
 
   static constexpr std::size_t kMapped = 256 * 1024;
+  static constexpr std::size_t kMiddle = kSendHeader + kPayload / 2;
   std::uint8_t* memory = nullptr;
   bool unmapped = false;
   std::uint32_t stag = 0;
@@ -131,13 +139,9 @@ TEST_P(LandingTest, PayloadIsInItsPlaceBeforeItsFPDUIsWhole) {
   server->post_receive(qp, 5, memory, kMapped, stag);
   const Bytes payload = payload_of(kPayload);
   const Bytes octets = send_of(payload);
-  const std::size_t middle = kSendHeader + kPayload / 2;
-  give(octets, 0, 100);
-  settle();  // the beginning is staged, so that there is an end to be received elsewhere
-  give(octets, 100, middle);
-  EXPECT_TRUE(wait_octet(kPayload / 2 - 1, payload[kPayload / 2 - 1]));
+  give_half(octets);
   EXPECT_TRUE(server->cq.completions.empty());
-  give(octets, middle, octets.size());
+  give(octets, kMiddle, octets.size());
   expect_completion(CompletionStatus::Success, kPayload);
   EXPECT_TRUE(std::equal(payload.begin(), payload.end(), memory));
 }
@@ -186,14 +190,10 @@ TEST_P(LandingTest, AWriteWaitsForItsCRC) {
 TEST_P(LandingTest, ARegionTakenBackOnTheWayFailsTheReceive) {
   server->post_receive(qp, 5, memory, kMapped, stag);
   const Bytes octets = send_of(payload_of(kPayload));
-  const std::size_t middle = kSendHeader + kPayload / 2;
-  give(octets, 0, 100);
-  settle();
-  give(octets, 100, middle);
-  ASSERT_TRUE(wait_octet(kPayload / 2 - 1, payload_of(kPayload)[kPayload / 2 - 1]));
+  give_half(octets);
   ASSERT_TRUE(server->rnic.deregister_region(stag).ok());
   std::fill_n(memory, kMapped, 0);
-  give(octets, middle, octets.size());
+  give(octets, kMiddle, octets.size());
   expect_completion(CompletionStatus::LocalProtection);
   EXPECT_TRUE(std::all_of(memory, memory + kMapped, [](std::uint8_t octet) { return octet == 0; }))
       << "touched after deregistration";
@@ -202,24 +202,17 @@ TEST_P(LandingTest, ARegionTakenBackOnTheWayFailsTheReceive) {
 TEST_P(LandingTest, MemoryUnmappedOnTheWayFailsTheReceive) {
   server->post_receive(qp, 5, memory, kMapped, stag);
   const Bytes octets = send_of(payload_of(kPayload));
-  const std::size_t middle = kSendHeader + kPayload / 2;
-  give(octets, 0, 100);
-  settle();
-  give(octets, 100, middle);
-  ASSERT_TRUE(wait_octet(kPayload / 2 - 1, payload_of(kPayload)[kPayload / 2 - 1]));
+  give_half(octets);
   ::munmap(memory, kMapped);
   unmapped = true;
-  give(octets, middle, octets.size());
+  give(octets, kMiddle, octets.size());
   expect_completion(CompletionStatus::LocalProtection);
 }
 
 TEST_P(LandingTest, APeerThatLeavesOnTheWayFlushesTheReceive) {
   server->post_receive(qp, 5, memory, kMapped, stag);
   const Bytes octets = send_of(payload_of(kPayload));
-  give(octets, 0, 100);
-  settle();
-  give(octets, 100, kSendHeader + kPayload / 2);
-  ASSERT_TRUE(wait_octet(kPayload / 2 - 1, payload_of(kPayload)[kPayload / 2 - 1]));
+  give_half(octets);
   peer.reset();
   expect_completion(CompletionStatus::Flushed);
 }

@@ -7,6 +7,15 @@ namespace {
 
 constexpr std::size_t kPayload = 600;
 
+/// An end with one receive of kPayload octets.
+struct Receiver : End {
+  explicit Receiver(Role role) {
+    bind(role);
+    receive({buffer.sge()});
+  }
+  Region buffer = region(kPayload);
+};
+
 /// Arrived: `cut` octets of this FPDU; the rest of its payload as it lands; and its trailer.
 struct Arrival {
   Bytes head, payload, trailer;
@@ -179,10 +188,7 @@ TEST(QPLanding, ThereIsNoneAcrossTwoPiecesOfAReceive) {
 }
 
 TEST(QPLanding, ThereIsNoneOfLessThanAskedFor) {
-  End b;
-  b.bind(Role::Responder);
-  const Region buffer = b.region(kPayload);
-  b.receive({buffer.sge()});
+  Receiver b(Role::Responder);
   const Bytes head = cut(send(1, pattern(kPayload)), 30);
   EXPECT_FALSE(find(b, head, 591));
   EXPECT_TRUE(b.queues.received.empty());
@@ -228,10 +234,7 @@ TEST(QPLanding, ThereIsNoneForASendThatAnImmediateAnnounced) {
 
 //= MPA-18
 TEST(QPLanding, DamagedOctetsCompleteNothing) {
-  End b;
-  b.bind(Role::Initiator);
-  const Region buffer = b.region(kPayload);
-  b.receive({buffer.sge()});
+  Receiver b(Role::Initiator);
   Bytes octets = fpdu(send(1, pattern(kPayload)));
   octets[300] ^= 1;
   EXPECT_EQ(land(b, octets, 40).consumed, octets.size());
@@ -241,13 +244,10 @@ TEST(QPLanding, DamagedOctetsCompleteNothing) {
 }
 
 TEST(QPLanding, MemoryTakenBackOnTheWayIsOurError) {
-  End b;
-  b.bind(Role::Initiator);
-  const Region buffer = b.region(kPayload);
-  b.receive({buffer.sge()});
+  Receiver b(Role::Initiator);
   const Bytes head = cut(send(1, pattern(kPayload)));
   ASSERT_TRUE(find(b, head));
-  ASSERT_TRUE(b.table.deregister(buffer.stag).ok());
+  ASSERT_TRUE(b.table.deregister(b.buffer.stag).ok());
   EXPECT_FALSE(find(b, head));
   b.qp->handle_landing_fault(head, b.now);
   EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalProtection});
@@ -258,11 +258,8 @@ TEST(QPLanding, MemoryTakenBackOnTheWayIsOurError) {
 }
 
 TEST(QPLanding, MemoryUnmappedBeforeItWasJudgedIsOurError) {
-  End b;
-  b.bind(Role::Initiator);
-  const Region buffer = b.region(kPayload);
-  b.receive({buffer.sge()});
-  b.mover.unmap(buffer.data(), kPayload);
+  Receiver b(Role::Initiator);
+  b.mover.unmap(b.buffer.data(), kPayload);
   const Bytes octets = fpdu(send(1, pattern(kPayload)));
   EXPECT_EQ(land(b, octets, 20).consumed, octets.size());
   EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalProtection});
@@ -270,10 +267,7 @@ TEST(QPLanding, MemoryUnmappedBeforeItWasJudgedIsOurError) {
 }
 
 TEST(QPLanding, WhoeverUsesTheMemoryInBetweenDoesNotSpoilTheCRC) {
-  End b;
-  b.bind(Role::Responder);
-  const Region buffer = b.region(kPayload);
-  b.receive({buffer.sge()});
+  Receiver b(Role::Responder);
   const Bytes octets = fpdu(send(1, pattern(kPayload)));
   const Bytes head(octets.begin(), octets.begin() + 20);
   for (std::size_t landed = 0; landed < kPayload; landed += 200) {
@@ -282,7 +276,7 @@ TEST(QPLanding, WhoeverUsesTheMemoryInBetweenDoesNotSpoilTheCRC) {
     EXPECT_EQ(landing->landed, landed);
     std::copy_n(octets.begin() + Arrival::at(20 + landed), 200, landing->place + landed);
     EXPECT_TRUE(b.qp->handle_landed(head, *landing, 200));
-    std::fill_n(buffer.data(), kPayload, 0xee);  // another stream's message, say
+    std::fill_n(b.buffer.data(), kPayload, 0xee);  // another stream's message, say
   }
   const auto landing = find(b, head);
   ASSERT_TRUE(landing);
@@ -310,10 +304,7 @@ TEST(QPLanding, ASinkTakenBackOnTheWayFailsItsRead) {
 }
 
 TEST(QPLanding, AFaultOfAStreamThatIsOverChangesNothing) {
-  End b;
-  b.bind(Role::Initiator);
-  const Region buffer = b.region(kPayload);
-  b.receive({buffer.sge()});
+  Receiver b(Role::Initiator);
   const Bytes head = cut(send(1, pattern(kPayload)));
   ASSERT_TRUE(find(b, head));
   ASSERT_TRUE(b.qp->fail(b.now).ok());
@@ -325,10 +316,7 @@ TEST(QPLanding, AFaultOfAStreamThatIsOverChangesNothing) {
 }
 
 TEST(QPLanding, AProgramThatClosesOnTheWayMakesABadClose) {
-  End b;
-  b.bind(Role::Initiator);
-  const Region buffer = b.region(kPayload);
-  b.receive({buffer.sge()});
+  Receiver b(Role::Initiator);
   const Bytes octets = fpdu(send(1, pattern(kPayload)));
   ASSERT_TRUE(find(b, Bytes(octets.begin(), octets.begin() + 40)));
   ASSERT_TRUE(b.qp->close(b.now).ok());

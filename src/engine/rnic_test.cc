@@ -1,5 +1,6 @@
 // The RNIC end to end over kernel TCP: two devices in one process, both placements.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -159,19 +160,31 @@ TEST_P(RnicTest, NobodyListens) {
 }
 
 TEST_P(RnicTest, AListenerThatIsAMomentLateIsFound) {
-  ASSERT_TRUE(server->rnic.close_listener(listener_number).ok());
+  // Not a port that the system hands out: while nobody listens there, it could become the source of
+  // somebody's connection, or of the very one that looks for the listener.
+  const auto first = static_cast<std::uint16_t>(20000 + getpid() % 9999);
+  sockaddr_in late = testing::ipv4("127.0.0.1", first);
+  const auto listen_late = [&] {
+    return server->rnic.listen(reinterpret_cast<const sockaddr*>(&late), 16, false, 99);
+  };
+  auto listener = listen_late();
+  for (int i = 0; i < 1000 && !listener; ++i) {
+    late.sin_port = htons(static_cast<std::uint16_t>(ntohs(late.sin_port) + 1));
+    listener = listen_late();
+  }
+  ASSERT_TRUE(listener.ok()) << listener.error().text;
+  ASSERT_TRUE(server->rnic.close_listener(*listener).ok());
+
   client_qp = client->make_qp();
   ASSERT_TRUE(client->rnic
-                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&server_address),
+                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&late),
                            {.qp = client_qp.face.number, .private_data = {}}, 11)
                   .ok());
   for (int i = 0; i < 5; ++i) {
     client->progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  ASSERT_TRUE(server->rnic
-                  .listen(reinterpret_cast<const sockaddr*>(&server_address), 16, false, 99)
-                  .ok());
+  ASSERT_TRUE(listen_late().ok());
   const auto requested = server->wait_event();
   ASSERT_TRUE(requested.has_value());
   EXPECT_EQ(requested->event.kind, ConnectionEventKind::Requested);

@@ -23,6 +23,11 @@ std::uint32_t extend_library(std::uint32_t state, const std::uint8_t* p, std::si
     p += piece;
     octets -= piece;
   }
+#if defined(__x86_64__)
+  // Its widest kernel leaves the upper halves of the vector registers dirty, and every SSE
+  // instruction after that waits for them: 1000 cycles per 4 KiB message (Xeon, Sapphire Rapids).
+  if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroupper");
+#endif
   return state;
 }
 

@@ -3,6 +3,7 @@
 option(WEFT_WERROR "warnings are errors" OFF)
 option(WEFT_FUZZ "build the libFuzzer targets (needs clang)" OFF)
 option(WEFT_FREESTANDING "build only the freestanding gate" OFF)
+option(WEFT_LTO "the drop-in libraries are optimised as a whole" OFF)
 set(WEFT_SANITIZE "" CACHE STRING "value for -fsanitize=")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -34,6 +35,14 @@ if(WEFT_FUZZ)
   add_compile_definitions(WEFT_FUZZ_BUILD=1)
 endif()
 
+# The core is many small files that call each other for every message. Objects hold code of both kinds,
+# so that the tests, which link them too, link as fast as ever.
+if(WEFT_LTO AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(weft_lto_compile -flto=auto -ffat-lto-objects)
+  set(weft_lto_link -flto=auto)
+  string(APPEND CMAKE_EXE_LINKER_FLAGS " -fno-lto")
+endif()
+
 if(NOT WEFT_FREESTANDING)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)
@@ -48,6 +57,7 @@ endif()
 function(weft_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   add_library(weft_${name} STATIC ${arg_SOURCES})
+  target_compile_options(weft_${name} PRIVATE ${weft_lto_compile})
   target_include_directories(weft_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM arg_DEPENDS PREPEND weft_)
   target_link_libraries(weft_${name} PUBLIC ${arg_DEPENDS} ${arg_LIBRARIES})

@@ -195,6 +195,13 @@ class Events {
   ~Events() = default;
 };
 
+/// What the poster of a list of sends knows of it. Advice: a device may gather lists.
+struct Posted {
+  std::uint32_t entries = 0;  ///< in this list
+  std::uint32_t open = 0;     ///< posted before it, and not known to the program to be done
+  std::uint64_t octets = 0;   ///< that this list moves
+};
+
 /// One RNIC. Every call may come from any thread. Control calls may wait for the progress lock;
 /// doorbells and poll do not wait.
 class Device {
@@ -265,7 +272,7 @@ class Device {
   virtual Result<void> pair_qp(const PairRequest&) = 0;
 
   // Doorbells: entries were published on that ring.
-  virtual void ring_send(QPNumber) = 0;
+  virtual void ring_send(QPNumber, const Posted&) = 0;
   virtual void ring_receive(QPNumber) = 0;
   virtual void ring_shared_receive(SRQNumber) = 0;
   /// One event for the next completion (or the next solicited one).

@@ -76,6 +76,14 @@ struct SendEntry {
   BindEntry* binding() { return reinterpret_cast<BindEntry*>(this + 1); }
   AtomicEntry* atomic() { return reinterpret_cast<AtomicEntry*>(sges() + 1); }
   std::uint8_t* inline_data() { return reinterpret_cast<std::uint8_t*>(this + 1); }
+
+  /// That it moves, if it is well formed.
+  std::uint64_t octets() const {
+    const auto* places = reinterpret_cast<const SGEntry*>(this + 1);
+    std::uint64_t sum = inline_octets;
+    for (std::uint16_t i = 0; i < sge_count; ++i) sum += places[i].octets;
+    return sum;
+  }
 };
 static_assert(sizeof(SendEntry) == 32);
 

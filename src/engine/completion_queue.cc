@@ -21,6 +21,8 @@ core::CQInput input_for(const device::CompletionEntry& entry) {
 bool CompletionQueue::step(core::CQInput input) {
   const core::CQTransition& row = core::cq_step(state_, input);
   state_ = row.to;
+  armed_.store(state_ == core::CQState::ArmedAny || state_ == core::CQState::ArmedSolicited,
+               std::memory_order_relaxed);
   return row.event;
 }
 

@@ -1,6 +1,7 @@
 // A CQ on the device side: its ring, its armed state, its overflow.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -54,6 +55,8 @@ class CompletionQueue {
   /// Ends a hold: true if there was one, whose event is to be given now.
   bool end_hold();
 
+  /// An event is owed to the next completion. Any thread may ask, and gets what was true lately.
+  bool armed() const { return armed_.load(std::memory_order_relaxed); }
   device::CQNumber number() const { return number_; }
   std::uint64_t cookie() const { return cookie_; }
   device::Ring ring() const { return ring_; }
@@ -73,6 +76,7 @@ class CompletionQueue {
   RingMemory memory_;
   device::Ring ring_;
   core::CQState state_ = core::CQState::Quiet;
+  std::atomic<bool> armed_{false};
   std::optional<std::uint32_t> announced_;  ///< the newest entry that an event accounts for
   bool moderated_ = false;
   device::CQModeration moderation_;

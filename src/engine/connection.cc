@@ -102,8 +102,13 @@ void Connection::handle_stream_ready(HangUp hang_up) {
 void Connection::handle_polled() {
   if (state_ != ConnectionState::Streaming) return;
   if (blocked_) return handle_stream_ready(HangUp::None);
-  if (held_back_ || receive_once() == Got::Nothing) return;
-  if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
+  if (held_back_) return;
+  const Got got = receive_once();
+  if (got == Got::Nothing) return;
+  // A receive that was not filled found all there was: the next poll finds what has come since.
+  if (state_ == ConnectionState::Streaming && !held_back_) {
+    got == Got::More ? read_stream() : finish_reading();
+  }
   if (state_ == ConnectionState::Streaming) transmit();
 }
 

@@ -157,6 +157,7 @@ class Connection {
   void handle_accepted(const core::StartupAccepted&);
   void handle_failed(const core::StartupFailed&);
   void read_stream();
+  void finish_reading();
   /// What one receive brought. Nothing: also when the stream ended, which was dealt with.
   enum class Got : std::uint8_t { Nothing, Some, More };
   Got receive_once();

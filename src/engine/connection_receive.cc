@@ -30,6 +30,10 @@ void Connection::read_stream() {
   for (int i = 0; i < kReceivesPerTurn && turn_octets_ < kOctetsPerTurn; ++i) {
     if (receive_once() != Got::More) break;
   }
+  finish_reading();
+}
+
+void Connection::finish_reading() {
   if (state_ != ConnectionState::Streaming) return;
   spill_received();
   owner_.handle_interest(*this);

@@ -48,7 +48,16 @@ void Poller::remove(int fd) {
 }
 
 std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {
-  const int n = ::epoll_wait(epoll_, out.data(), static_cast<int>(out.size()), timeout_ms);
+  return keep(::epoll_wait(epoll_, out.data(), static_cast<int>(out.size()), timeout_ms), out);
+}
+
+std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<epoll_event> out) {
+  const timespec time = {0, static_cast<long>(timeout.count())};
+  const int n = ::epoll_pwait2(epoll_, out.data(), static_cast<int>(out.size()), &time, nullptr);
+  return n < 0 && errno != EINTR ? wait(1, out) : keep(n, out);
+}
+
+std::span<const epoll_event> Poller::keep(int n, std::span<epoll_event> out) {
   int kept = 0;
   for (int i = 0; i < n; ++i) {
     if (out[i].data.u64 == kWakeKey) {

@@ -29,6 +29,8 @@ class Poller {
   void remove(int fd);
   /// Waits up to timeout_ms (-1: for ever, 0: not at all). The wake-up is consumed and not listed.
   std::span<const epoll_event> wait(int timeout_ms, std::span<epoll_event> out);
+  /// The same, to less than a millisecond; a kernel before 5.11 takes a whole one.
+  std::span<const epoll_event> wait_briefly(Duration timeout, std::span<epoll_event> out);
   /// Ends a wait() of another thread, or the next one.
   void wake();
   /// Makes the timer; once it is there this does nothing. EMFILE, ENFILE, ENOMEM, ENOSPC.
@@ -40,6 +42,8 @@ class Poller {
   int wake_fd() const { return wake_; }
 
  private:
+  /// Drops what is not a stream's or a listener's; `n` as epoll_wait returned it.
+  std::span<const epoll_event> keep(int n, std::span<epoll_event> out);
   Result<void> control(int operation, int fd, std::uint32_t events, std::uint64_t key);
 
   int epoll_ = -1;

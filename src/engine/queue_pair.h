@@ -10,6 +10,7 @@
 #include "core/qp/qp.h"
 #include "device/device.h"
 #include "engine/completion_queue.h"
+#include "engine/gathering.h"
 #include "engine/ring_memory.h"
 #include "engine/shared_receive_queue.h"
 
@@ -95,6 +96,7 @@ class QueuePair final : public core::WorkQueues {
   /// Doorbell: set by whoever rings, cleared by whoever serves. `next_rung` links the rung ones.
   std::atomic<bool> rung{false};
   QueuePair* next_rung = nullptr;
+  Gathering gathering;
   /// Posting a receive needs attention: a message is held back, or the QP flushes what is posted.
   ///
   /// The consumer publishes an entry and then reads the flag (wants_receive); the engine sets the

@@ -78,7 +78,7 @@ class Rnic final : public device::Device,
   Result<std::uint32_t> name_qp(device::QPNumber) override;
   Result<void> pair_qp(const device::PairRequest&) override;
 
-  void ring_send(device::QPNumber) override;
+  void ring_send(device::QPNumber, const device::Posted&) override;
   void ring_receive(device::QPNumber) override;
   void ring_shared_receive(device::SRQNumber) override;
   Result<void> arm_cq(device::CQNumber, bool solicited_only) override;
@@ -96,6 +96,17 @@ class Rnic final : public device::Device,
   std::uint32_t consumer_entries() const {
     return consumer_entries_.load(std::memory_order_relaxed);
   }
+  /// Posts wait for a later call of their program: whoever this is true for has to look whether one
+  /// comes. False again by end_watch.
+  bool watched() const { return watched_.load(std::memory_order_relaxed); }
+  /// Changes with every post that waits.
+  std::uint32_t gathered() const { return gathered_.load(std::memory_order_relaxed); }
+  /// Do posts wait?
+  bool rung() const { return rung_.load(std::memory_order_seq_cst) != nullptr; }
+  /// Does nothing if a post waits just now.
+  void end_watch();
+  /// Sends the posts that wait although their program did not come again.
+  void serve_forgotten();
   /// Serves what a wait() of the poller brought, and what is due. Waits for the lock.
   void progress_events(std::span<const epoll_event> ready);
 
@@ -152,6 +163,7 @@ class Rnic final : public device::Device,
   void serve(QueuePair&);
   void poll_directly();
   void note_consumer();
+  bool gather(QueuePair&, const device::Posted&);
   void publish_deadline() {
     deadline_ns_.store(next_deadline_ ? next_deadline_->ns : kNoDeadline,
                        std::memory_order_relaxed);
@@ -206,6 +218,9 @@ class Rnic final : public device::Device,
 
   std::atomic<QueuePair*> rung_{nullptr};  ///< a stack of rung QPs, linked by next_rung
   std::atomic<bool> srq_rung_{false};
+  std::atomic<bool> watched_{false};
+  std::atomic<std::uint32_t> gathered_{0};
+  bool forgotten_ = false;  ///< what is being served waited in vain
   std::atomic<std::uint32_t> empty_polls_{0};
   std::atomic<std::uint32_t> consumer_entries_{0};
   static constexpr std::int64_t kNoDeadline = INT64_MAX;

@@ -18,6 +18,8 @@ class Rnic::Entry {
   explicit Entry(Rnic& rnic) : rnic_(rnic) {
     rnic_.lock_.lock();
     rnic_.tick();
+    // What was posted before this call comes before it: a disconnect must not find it unsent.
+    if (rnic_.rung()) rnic_.serve_rung();
   }
   ~Entry() { leave(rnic_); }
   Entry(const Entry&) = delete;
@@ -34,6 +36,7 @@ class Rnic::Entry {
   }
 
  private:
+  friend class Rnic;
   static constexpr int kRoundsMax = 8;
 
   static void leave(Rnic& rnic) {

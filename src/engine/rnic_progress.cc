@@ -79,6 +79,7 @@ void Rnic::serve_rung() {
 }
 
 void Rnic::serve(QueuePair& qp) {
+  qp.gathering.handle_served(forgotten_);
   if (qp.searching || qp.core().peer_gone()) rendezvous_.handle_work(qp);
   if (qp.connection != nullptr) {
     qp.connection->serve();
@@ -87,11 +88,41 @@ void Rnic::serve(QueuePair& qp) {
   }
 }
 
-void Rnic::ring_send(device::QPNumber number) {
+void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return;
+  const bool waits = gather(*qp, posted);
   mark_rung(*qp);
+  if (waits) {
+    // Pairs with end_watch: one of the two sees what the other did.
+    if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) poller_.wake();
+    return;
+  }
   Entry::try_enter(*this, [](Rnic& rnic) { rnic.note_consumer(); });
+}
+
+/// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep.
+bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
+  if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
+    return false;
+  }
+  if (!qp.gathering.may_wait(posted)) return false;
+  // Not a read-modify-write: nobody counts, it only has to change.
+  gathered_.store(gathered_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return true;
+}
+
+void Rnic::end_watch() {
+  watched_.store(false, std::memory_order_seq_cst);
+  if (rung()) watched_.store(true, std::memory_order_relaxed);
+}
+
+void Rnic::serve_forgotten() {
+  lock_.lock();
+  forgotten_ = true;
+  serve_rung();
+  forgotten_ = false;
+  Entry::leave(*this);
 }
 
 void Rnic::ring_receive(device::QPNumber number) {
@@ -108,6 +139,7 @@ void Rnic::poll() {
     // comes again at once does not make it stand back.
     rnic.empty_polls_.fetch_add(1, std::memory_order_relaxed);
     rnic.note_consumer();
+    rnic.serve_rung();  // before the look at what came: a peer may be waiting for it
     rnic.poll_directly();
   });
   // Whoever holds the lock may be waiting for this very processor.

@@ -193,7 +193,7 @@ class Node final : public device::Events {
                 .inline_octets = 0};
       entry->sges()[0] = sge;
       qp.face.send.publish(++qp.sends);
-      rnic_.ring_send(qp.face.number);
+      rnic_.ring_send(qp.face.number, {});
     }
     ++posts_;
   }

@@ -161,7 +161,7 @@ TEST_P(WindowTest, ABindThatCarriesDataFails) {
     entry->inline_octets = 24;
     *entry->binding() = {at(0), 8, region, kRemote};
     there.face.send.publish(++there.sends);
-    server->rnic.ring_send(there.face.number);
+    server->rnic.ring_send(there.face.number, {});
     const auto failed = server->wait_completion();
     ASSERT_TRUE(failed.has_value());
     EXPECT_EQ(failed->status, CompletionStatus::LocalQPOperation);

@@ -34,6 +34,9 @@ class Places {
     return produced - back < ring.capacity();
   }
 
+  /// How many were polled.
+  std::uint32_t polled() const { return polled_.load(std::memory_order_relaxed); }
+
  private:
   std::atomic<std::uint32_t> polled_{0};
 };

@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "verbs/async_queue.h"
 #include "verbs/cq.h"
+#include "verbs/open_sends.h"
 #include "verbs/pd.h"
 #include "verbs/places.h"
 #include "verbs/receive_queue.h"
@@ -67,24 +68,44 @@ class QP {
       if (!qp_.send_places_.free(qp_.send_, produced_)) return nullptr;
       return static_cast<device::SendEntry*>(qp_.send_.entry(produced_));
     }
-    void commit() { ++produced_; }
+    /// What next() gave is filled.
+    void commit() {
+      const auto& entry = *static_cast<const device::SendEntry*>(qp_.send_.entry(produced_));
+      posted_.octets += entry.octets();
+      if ((entry.flags & device::kSignaled) != 0) {
+        ++signaled_;
+        silent_ = 0;
+      } else {
+        ++silent_;
+      }
+      ++produced_;
+    }
     /// Takes back what was committed so far.
     void abort() { produced_ = first_; }
-    /// Publishes what was committed. True: there is something.
+    /// Publishes what was committed. True: there is something, to ring for with posted().
     bool finish() {
-      const bool any = produced_ != first_;
-      if (any) qp_.send_.publish(produced_);
+      posted_.entries = produced_ - first_;
+      const bool any = posted_.entries != 0;
+      if (any) {
+        posted_.open = qp_.open_sends_.open(qp_.send_places_.polled());
+        qp_.open_sends_.add(signaled_, silent_);
+        qp_.send_.publish(produced_);
+      }
       guard_.unlock();
       return any;
     }
+    const device::Posted& posted() const { return posted_; }
 
    private:
     QP& qp_;
     std::unique_lock<SpinLock> guard_;
     std::uint32_t produced_;
     std::uint32_t first_;
+    std::uint32_t signaled_ = 0;
+    std::uint32_t silent_ = 0;  ///< behind the last signalled one
+    device::Posted posted_;
   };
-  void ring_send() { shape_.pd->device().ring_send(number_); }
+  void ring_send(const device::Posted& posted) { shape_.pd->device().ring_send(number_, posted); }
 
   /// Not with an SRQ.
   ReceiveQueue& receives() { return receives_; }
@@ -111,6 +132,7 @@ class QP {
   SpinLock send_lock_;
   device::Ring send_;
   Places send_places_;
+  OpenSends open_sends_;
   ReceiveQueue receives_;
   QPShape shape_;
   device::QPNumber number_ = 0;

@@ -100,7 +100,8 @@ class Side final : public device::Events {
     std::uint64_t operand = 0, compare = 0;  ///< of atomics
     device::BindEntry binding = {};          ///< of BindWindow
   };
-  void post_send(QPHandle& qp, const Send& s) {
+  /// `posted`: what the doorbell says.
+  void post_send(QPHandle& qp, const Send& s, const device::Posted& posted = {}) {
     ASSERT_FALSE(qp.face.send.full());
     auto* entry = static_cast<device::SendEntry*>(qp.face.send.entry(qp.sends));
     *entry = {.wr_id = s.wr_id,
@@ -118,7 +119,7 @@ class Side final : public device::Events {
       *entry->atomic() = {s.operand, s.compare};
     }
     qp.face.send.publish(++qp.sends);
-    rnic.ring_send(qp.face.number);
+    rnic.ring_send(qp.face.number, posted);
   }
   void post_receive(QPHandle& qp, std::uint64_t wr_id, void* address, std::uint32_t octets,
                     std::uint32_t stag) {

@@ -21,6 +21,10 @@ namespace {
 constexpr std::uint32_t kLoopPolls = 4;
 constexpr int kStandBackUsMin = 100;
 constexpr int kStandBackUsMax = 1000;
+/// While posts gather: a program that stops polling may have left one lying.
+constexpr int kStandBackUsWatched = 400;
+/// Posts that have waited this long, and none came behind them, wait in vain.
+constexpr Duration kForgottenAfter = std::chrono::microseconds(250);
 /// The shortest slice the scheduler grants.
 constexpr std::uint64_t kSliceNs = 100'000;
 
@@ -32,6 +36,12 @@ void block_signals() {
     sigdelset(&set, fault);
   }
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+Instant now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return {std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
 }
 
 void pause(int us) {
@@ -97,7 +107,11 @@ void ProgressThread::run() {
   std::uint32_t seen = rnic_.empty_polls();
   std::uint32_t entries = rnic_.consumer_entries();
   while (!stop_.load(std::memory_order_acquire)) {
-    const std::span<const epoll_event> ready = rnic_.poller().wait(rnic_.timeout_ms(), events);
+    const bool watched = rnic_.watched();
+    const std::span<const epoll_event> ready =
+        watched ? rnic_.poller().wait_briefly(kForgottenAfter, events)
+                : rnic_.poller().wait(rnic_.timeout_ms(), events);
+    if (watched) look_after_posts();
     const std::uint32_t polls = rnic_.empty_polls();
     if (polls - seen >= kLoopPolls) {
       stand_back();
@@ -109,8 +123,24 @@ void ProgressThread::run() {
     }
     entries = rnic_.consumer_entries();
     seen = rnic_.empty_polls();
+    // To go in only to look would send what waits for the posts behind it.
+    if (watched && ready.empty() && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
     rnic_.progress_events(ready);
+  }
+}
+
+void ProgressThread::look_after_posts() {
+  const Instant time = now();
+  if (time - looked_ < kForgottenAfter) return;
+  looked_ = time;
+  const std::uint32_t gathered = rnic_.gathered();
+  if (gathered != gathered_seen_) {
+    gathered_seen_ = gathered;
+  } else if (rnic_.rung()) {
+    rnic_.serve_forgotten();
+  } else {
+    rnic_.end_watch();
   }
 }
 
@@ -123,7 +153,7 @@ void ProgressThread::stand_back() {
     // One is enough to go on: a poll that had much to send or receive takes long.
     if (polls == seen) return;
     seen = polls;
-    pause_us = std::min(pause_us * 2, kStandBackUsMax);
+    pause_us = std::min(pause_us * 2, rnic_.watched() ? kStandBackUsWatched : kStandBackUsMax);
   }
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
+
+#include "base/time.h"
 
 namespace weft::engine {
 
@@ -22,8 +25,12 @@ class ProgressThread {
   void run();
   /// Returns once consumers have stopped polling in a loop.
   void stand_back();
+  /// Are there posts that wait for their program's next call, and does it not come?
+  void look_after_posts();
 
   Rnic& rnic_;
+  std::uint32_t gathered_seen_ = 0;
+  Instant looked_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

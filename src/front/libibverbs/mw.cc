@@ -74,7 +74,7 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
     code = fill_bind(*mw, rkey, bind->bind_info, entry);
   }
   if (code == 0) batch.commit();
-  if (batch.finish()) object->qp.ring_send();
+  if (batch.finish()) object->qp.ring_send(batch.posted());
   // The program has the new key from here on; if the bind fails, it has to put the old one back.
   if (code == 0) mw->rkey = rkey;
   return code;

@@ -174,7 +174,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     }
     batch.commit();
   }
-  if (batch.finish()) object->qp.ring_send();
+  if (batch.finish()) object->qp.ring_send(batch.posted());
   return code;
 }
 

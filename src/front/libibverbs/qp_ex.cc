@@ -32,8 +32,9 @@ int wr_complete(ibv_qp_ex* qp) {
   const int code = object->batch_error;
   if (code != 0) object->batch->abort();
   const bool any = object->batch->finish();
+  const device::Posted posted = object->batch->posted();
   object->batch.reset();
-  if (any) object->qp.ring_send();
+  if (any) object->qp.ring_send(posted);
   return code;
 }
 

@@ -61,7 +61,7 @@ class GoneDevice final : public device::Device {
   Result<std::uint32_t> name_qp(device::QPNumber) override { return gone(); }
   Result<void> pair_qp(const device::PairRequest&) override { return gone(); }
 
-  void ring_send(device::QPNumber) override {}
+  void ring_send(device::QPNumber, const device::Posted&) override {}
   void ring_receive(device::QPNumber) override {}
   void ring_shared_receive(device::SRQNumber) override {}
   Result<void> arm_cq(device::CQNumber, bool) override { return gone(); }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -252,7 +253,7 @@ class FakeDevice final : public device::Device {
   Result<std::uint32_t> name_qp(device::QPNumber) override { return unsupported(); }
   Result<void> pair_qp(const device::PairRequest&) override { return unsupported(); }
 
-  void ring_send(device::QPNumber) override { enter("ring_send"); }
+  void ring_send(device::QPNumber, const device::Posted&) override { enter("ring_send"); }
   void ring_receive(device::QPNumber) override { enter("ring_receive"); }
   void ring_shared_receive(device::SRQNumber) override { enter("ring_shared_receive"); }
   Result<void> arm_cq(device::CQNumber, bool solicited_only) override {
@@ -289,6 +290,7 @@ class FakeDevice final : public device::Device {
       const auto stride = static_cast<std::uint32_t>((entry_octets + 63) / 64 * 64);
       const std::size_t octets = device::Ring::storage_octets(capacity, stride);
       storage.reset(std::aligned_alloc(64, octets));
+      std::memset(storage.get(), 0, octets);  // tests commit entries that they did not fill
       device::Ring::format(storage.get(), capacity, stride);
       ring = device::Ring(storage.get());
     }

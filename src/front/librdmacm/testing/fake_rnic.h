@@ -90,7 +90,7 @@ class FakeDevice final : public device::Device {
   Result<device::QPFace> create_qp(const device::QPRequest&) override { return unused(); }
   Result<void> destroy_qp(device::QPNumber) override { return unused(); }
   Result<device::QPStatus> query_qp(device::QPNumber) override { return unused(); }
-  void ring_send(device::QPNumber) override {}
+  void ring_send(device::QPNumber, const device::Posted&) override {}
   void ring_receive(device::QPNumber) override {}
   void ring_shared_receive(device::SRQNumber) override {}
   Result<void> arm_cq(device::CQNumber, bool) override { return unused(); }

@@ -1,0 +1,57 @@
+// When a post may wait for the posts behind it, so that they leave in one system call.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "device/device.h"
+
+namespace weft::engine {
+
+/// A QP's posts that wait, and whether more may (docs/adr/0013-posts-gather.md).
+///
+/// Threads: may_wait by whoever posts; several threads that post to one QP may lose each other's
+/// counts, and a batch is somewhat larger for it. handle_served under the progress lock.
+class Gathering {
+ public:
+  /// May what this doorbell rings for wait for a later call of the program? If so it counts as
+  /// waiting until handle_served.
+  bool may_wait(const device::Posted& posted) {
+    if (posted.open < kOpenMin) return false;
+    if (const std::uint32_t barred = barred_.load(std::memory_order_relaxed); barred != 0) {
+      barred_.store(barred - 1, std::memory_order_relaxed);
+      return false;
+    }
+    const std::uint64_t weight =
+        waiting_.load(std::memory_order_relaxed) + posted.octets + posted.entries * kEntryWeight;
+    waiting_.store(weight, std::memory_order_relaxed);
+    return weight < kWeightMax;
+  }
+
+  /// All that was posted is being sent. `forgotten`: no call of the program came, so the next posts
+  /// do not wait; the more of them, the more often this happens.
+  void handle_served(bool forgotten) {
+    if (waiting_.load(std::memory_order_relaxed) == 0) return;
+    waiting_.store(0, std::memory_order_relaxed);
+    penalty_ =
+        forgotten ? std::min(penalty_ * 2, kPenaltyMax) : std::max(penalty_ / 2, kPenaltyMin);
+    if (forgotten) barred_.store(penalty_, std::memory_order_relaxed);
+  }
+
+ private:
+  /// So many posts that the program does not know to be done make a stream of posts. A message and
+  /// the flag behind it do not.
+  static constexpr std::uint32_t kOpenMin = 4;
+  /// What an entry costs beside its octets, so that small ones leave in time too: by the hundred.
+  static constexpr std::uint64_t kEntryWeight = 4096;
+  /// As much as leaves in one batch.
+  static constexpr std::uint64_t kWeightMax = 512 * 1024;
+  static constexpr std::uint32_t kPenaltyMin = 1024, kPenaltyMax = 1 << 20;
+
+  std::atomic<std::uint64_t> waiting_{0};  ///< weight of what waits
+  std::atomic<std::uint32_t> barred_{0};   ///< posts to come that may not wait
+  std::uint32_t penalty_ = kPenaltyMin / 2;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,178 @@
+// Posts that wait for the posts behind them: which may, and that none waits in vain.
+#include "engine/gathering.h"
+
+#include "engine/testing/side.h"
+
+namespace weft::engine {
+namespace {
+
+using device::CompletionStatus;
+using device::ConnectionEventKind;
+using testing::PairTest;
+using testing::QPHandle;
+
+constexpr device::Posted kFirst{.entries = 1, .open = 0, .octets = 8};
+constexpr device::Posted kAmongOthers{.entries = 1, .open = 4, .octets = 8};
+constexpr std::uint64_t kBatchOctets = 512 * 1024;
+
+std::uint32_t count_barred(Gathering& gathering) {
+  std::uint32_t count = 0;
+  while (!gathering.may_wait(kAmongOthers)) ++count;
+  gathering.handle_served(false);
+  return count;
+}
+
+TEST(GatheringTest, SmallPostsWaitUntilThereAreAHundredOrSo) {
+  Gathering gathering;
+  int count = 1;
+  while (gathering.may_wait(kAmongOthers)) ++count;
+  EXPECT_GT(count, 64);
+  EXPECT_LT(count, 256);
+}
+
+TEST(GatheringTest, LargePostsWaitUntilTheyFillABatch) {
+  Gathering gathering;
+  EXPECT_TRUE(gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets / 2}));
+  EXPECT_FALSE(gathering.may_wait({.entries = 1, .open = 5, .octets = kBatchOctets / 2}));
+  gathering.handle_served(false);
+  EXPECT_FALSE(gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets}));
+}
+
+TEST(GatheringTest, WhoIsForgottenAgainAndAgainSoonHardlyEverWaits) {
+  Gathering gathering;
+  std::uint32_t before = 500;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(gathering.may_wait(kAmongOthers));
+    gathering.handle_served(true);
+    // count_barred ends with a post that did not wait in vain, which is forgiven half.
+    const std::uint32_t barred = count_barred(gathering);
+    EXPECT_GE(barred, before);
+    before = barred;
+    ASSERT_TRUE(gathering.may_wait(kAmongOthers));
+    gathering.handle_served(true);
+    before = count_barred(gathering);
+    EXPECT_GE(before, barred);
+  }
+}
+
+TEST(GatheringTest, AMillionIsTheMost) {
+  Gathering gathering;
+  for (int i = 0; i < 40; ++i) {
+    while (!gathering.may_wait(kAmongOthers)) {
+    }
+    gathering.handle_served(true);
+  }
+  EXPECT_LE(count_barred(gathering), 1u << 20);
+}
+
+/// A server with receives, and a client whose posts say what they like.
+class GatheringPairTest : public PairTest {
+ protected:
+  void SetUp() override {
+    start();
+    listen();
+    client_qp = client->make_qp(1);
+    server_qp = server->make_qp(2);
+    ASSERT_NO_FATAL_FAILURE(establish(client_qp, server_qp));
+    for (std::uint64_t i = 0; i < 32; ++i) server->post_receive(server_qp, i, nullptr, 0, 0);
+  }
+  void TearDown() override {
+    client.reset();
+    server.reset();
+  }
+  bool gathers() const { return GetParam() == Placement::Thread; }
+  /// Posts one send. Did it have to wait?
+  bool waits(const device::Posted& posted) {
+    const std::uint32_t before = client->rnic.gathered();
+    client->post_send(client_qp, {.wr_id = ++posts}, posted);
+    return client->rnic.gathered() != before;
+  }
+  /// The client does not call: not even to look whether its send is done.
+  void expect_arrivals(std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const auto received = server->wait_completion();
+      ASSERT_TRUE(received.has_value());
+      EXPECT_EQ(received->status, CompletionStatus::Success);
+    }
+  }
+
+  QPHandle client_qp, server_qp;
+  std::uint64_t posts = 0;
+};
+
+TEST_P(GatheringPairTest, OnlyAmongOthersAPostWaits) {
+  EXPECT_FALSE(waits(kFirst));
+  EXPECT_FALSE(waits({.entries = 1, .open = 3, .octets = 8}));
+  EXPECT_EQ(waits(kAmongOthers), gathers());
+  EXPECT_FALSE(waits({.entries = 1, .open = 9, .octets = kBatchOctets}));
+  expect_arrivals(4);
+}
+
+TEST_P(GatheringPairTest, WhatWaitsLeavesWhenTheProgramPolls) {
+  for (int i = 0; i < 5; ++i) waits(kAmongOthers);
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    const auto done = client->wait_completion();
+    ASSERT_TRUE(done.has_value());
+    EXPECT_EQ(done->wr_id, i);
+  }
+  expect_arrivals(5);
+}
+
+TEST_P(GatheringPairTest, WhatWaitsLeavesAlthoughTheProgramDoesNotCallAgain) {
+  for (int round = 0; round < 20; ++round) {
+    waits(kAmongOthers);
+    expect_arrivals(1);
+  }
+}
+
+TEST_P(GatheringPairTest, WhoDidNotCallAgainIsNotWaitedForAgain) {
+  if (!gathers()) GTEST_SKIP() << "nothing waits in engine inline";
+  // The thread may also come by for another reason, and then nothing was in vain: rarely.
+  EXPECT_TRUE(client->wait_until([&] {
+    const bool waited = waits(kAmongOthers);
+    expect_arrivals(1);
+    if (!waited) return true;
+    server->post_receive(server_qp, 0, nullptr, 0, 0);
+    return HasFatalFailure();
+  }));
+}
+
+/// Who armed a CQ may sleep next.
+TEST_P(GatheringPairTest, NothingWaitsWhileACQIsArmed) {
+  ASSERT_TRUE(client->rnic.arm_cq(client->cq.number, false).ok());
+  EXPECT_FALSE(waits(kAmongOthers));
+  ASSERT_TRUE(client->wait_completion().has_value());
+  EXPECT_EQ(waits(kAmongOthers), gathers());
+  expect_arrivals(2);
+}
+
+TEST_P(GatheringPairTest, ADisconnectComesBehindThePosts) {
+  for (int i = 0; i < 8; ++i) waits(kAmongOthers);
+  ASSERT_TRUE(client->rnic.disconnect(client_connection).ok());
+  expect_arrivals(8);
+  for (int i = 0; i < 8; ++i) {
+    const auto done = client->wait_completion();
+    ASSERT_TRUE(done.has_value());
+    EXPECT_EQ(done->status, CompletionStatus::Success);
+  }
+  const auto event = server->wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+  EXPECT_EQ(event->event.error, 0);
+}
+
+/// What the QP still had to send goes before it does.
+TEST_P(GatheringPairTest, AQPThatIsDestroyedSendsWhatWaits) {
+  for (int i = 0; i < 8; ++i) waits(kAmongOthers);
+  ASSERT_TRUE(client->rnic.command_qp(client_qp.face.number, device::QPCommand::Close).ok());
+  expect_arrivals(8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, GatheringPairTest,
+                         ::testing::Values(Placement::Thread, Placement::Inline),
+                         [](const auto& row) {
+                           return row.param == Placement::Thread ? "Thread" : "Inline";
+                         });
+
+}  // namespace
+}  // namespace weft::engine

@@ -17,13 +17,13 @@ namespace {
 /// The range this thread is about to touch. Written before and after the access by the same thread
 /// that takes the signal, so only the compiler needs to be kept from reordering.
 struct Guard {
-  sigjmp_buf jump;
+  sigjmp_buf jump = {};  // or the thread-local would be initialised at run time, by a call
   std::uintptr_t low = 0;
   std::uintptr_t high = 0;  // 0: no guard
 };
 
 // initial-exec: a lazily allocated thread-local could call malloc, and the handler reads it.
-[[gnu::tls_model("initial-exec")]] thread_local Guard t_guard;
+[[gnu::tls_model("initial-exec")]] constinit thread_local Guard t_guard;
 
 /// The handlers that were in front when ours was put there, oldest first. Several, because a
 /// program that installs its own between two of our installations may call ours from it: each time
@@ -39,7 +39,7 @@ History g_segv;
 History g_bus;
 
 /// How many of our handler's calls to older handlers this thread is inside of.
-[[gnu::tls_model("initial-exec")]] thread_local std::uint32_t t_forwarded;
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t t_forwarded = 0;
 
 bool has_function(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 ||

@@ -184,11 +184,12 @@ void Connection::handle_notices() {
         end_error_ = EPROTO;
         end_text_ = wire::text(notice->error);
         if (qp_->fatal_reported || qp_->core().peer_gone()) break;
-        const bool access = wire::etype(notice->error) == 1 && wire::layer(notice->error) <= 1;
-        owner_.report_async(access ? device::AsyncEventKind::QPAccessError
-                            : notice->error == wire::TermError::RDMAPLocalCatastrophic
-                                ? device::AsyncEventKind::QPFatal
-                                : device::AsyncEventKind::QPRequestError,
+        const bool above_mpa = wire::layer(notice->error) <= 1;
+        const bool access = above_mpa && wire::etype(notice->error) == 1;
+        const bool local = above_mpa && wire::etype(notice->error) == 0;
+        owner_.report_async(access  ? device::AsyncEventKind::QPAccessError
+                            : local ? device::AsyncEventKind::QPFatal
+                                    : device::AsyncEventKind::QPRequestError,
                             *qp_);
         break;
       }

@@ -463,6 +463,21 @@ TEST_F(PersonaIB, WhatIsMadeWithAParentDomainWorksAndKeepsIt) {
   EXPECT_EQ(ibv_dealloc_td(td), 0);
 }
 
+TEST_F(PersonaIB, AReceiveThatCannotBeUsedFailsTheSend) {
+  if (!waits_for_peer()) GTEST_SKIP() << "a Send is done when TCP has it";
+  ASSERT_NO_FATAL_FAILURE(connect());
+  ASSERT_EQ(b.receive(1, {b.sge(0, 8)}), 0);
+  static std::uint8_t elsewhere[8];
+  ASSERT_EQ(
+      ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, elsewhere, sizeof elsewhere, 0),
+      0);
+  ASSERT_EQ(a.post(IBV_WR_SEND, 2, {a.sge(0, 8)}), 0);
+  const ibv_wc sent = a.complete();
+  EXPECT_EQ(sent.wr_id, 2u);
+  EXPECT_EQ(sent.status, IBV_WC_REM_OP_ERR) << ibv_wc_status_str(sent.status);
+  EXPECT_EQ(b.complete().status, IBV_WC_LOC_PROT_ERR);
+}
+
 TEST_F(PersonaIB, ImpossibleParentDomainsAreRefused) {
   const auto code = [&](ibv_parent_domain_init_attr attr) {
     errno = 0;

@@ -161,11 +161,18 @@ TEST(QPTerminate, BlamesTheWorkItIsAbout) {
     Guilt g;
     EXPECT_EQ(g.after(terminate(0x0109, g.sent[3])), (V{kF, kF, kF, kA}));
   }
+  {
+    // The peer's own trouble, with the message that met it: its receive could not be used.
+    Guilt g;
+    EXPECT_EQ(g.after(terminate(0x1000, g.sent[3])), (V{kF, kF, kF, kO}));
+  }
   EXPECT_EQ(Guilt().after(terminate(0x0109)), (V{kF, kF, kF, kA}));
   EXPECT_EQ(Guilt().after(terminate(0x1101)), (V{kF, kF, kA, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x1205)), (V{kF, kF, kF, kO}));
   // About none of ours: the peer's own trouble, the LLP's, or a message we have not sent.
   EXPECT_EQ(Guilt().after(terminate(0x0000)), (V{kF, kF, kF, kF}));
+  EXPECT_EQ(Guilt().after(terminate(0x1000)), (V{kF, kF, kF, kF}));
+  EXPECT_EQ(Guilt().after(terminate(0x1000, send(7))), (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x0207)), (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x2002)), (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x1100, tagged(wire::Opcode::Write, {0x999900}, 0))),

@@ -155,7 +155,7 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
   // What a batch references of a null region stays.
   if (!region || (region->access & core::kNull) != 0) return {};
   for (auto& [number, connection] : connections_) {
-    if (connection->references(region->address, region->octets)) {
+    if (connection->misses(*region, *memory_)) {
       connection->handle_memory_gone();
       connection->serve();
     }

@@ -381,6 +381,29 @@ TEST_P(RnicTest, ArmingWithUnreadCompletionsFiresAtOnce) {
   ASSERT_TRUE(server->rnic.deregister_region(target_stag).ok());
 }
 
+TEST_P(RnicTest, DeregisteringOneOfTwoRegionsOfTheSameMemoryEndsNoStream) {
+  connect_pair();
+  constexpr std::uint32_t kOctets = 32u << 20;  // more than the sockets take
+  std::vector<std::uint8_t> source = pattern(kOctets), target(kOctets);
+  const auto stag = client->register_octets(source.data(), kOctets, 0);
+  const auto target_stag = server->register_octets(target.data(), kOctets, kAllRights);
+  const auto all = client->rnic.register_region({.pd = client->pd,
+                                                 .access = device::kLocalWrite,
+                                                 .address = 1,
+                                                 .octets = ~std::uint64_t{0} - 1,
+                                                 .base_to = 1});
+  ASSERT_TRUE(all.ok());
+  client->post_send(client_qp, {.opcode = device::SendOpcode::Write,
+                                .wr_id = 1,
+                                .address = source.data(),
+                                .octets = kOctets,
+                                .stag = stag,
+                                .remote_stag = target_stag,
+                                .remote_to = reinterpret_cast<std::uintptr_t>(target.data())});
+  ASSERT_TRUE(client->rnic.deregister_region(*all).ok());
+  expect_success(*client, 1);
+}
+
 TEST_P(RnicTest, PeerThatIsNotMPA) {
   // A plain TCP client that speaks HTTP at our listener is dropped, and nobody hears of it.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);

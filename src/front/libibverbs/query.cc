@@ -96,7 +96,7 @@ void fill_port(ibv_context* context, const verbs::Interface& interface, ibv_port
   attr->state = interface.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = to_mtu(interface.mtu);
-  attr->gid_tbl_len = static_cast<int>(gid_table(context).size());
+  attr->gid_tbl_len = gid_table_length(gid_table(context).size());
   attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_DEVICE_MGMT_SUP;
   attr->max_msg_sz = verbs::kMessageOctetsMax;
   attr->pkey_tbl_len = 1;

@@ -70,6 +70,12 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t octets, std::uint
   shape.octets = octets;
   shape.base_to = (shape.access & device::kZeroBased) != 0 ? 0 : iova;
   shape.on_demand = (flags & IBV_ACCESS_ON_DEMAND) != 0;
+  // Implicit on-demand paging.
+  shape.everything =
+      shape.on_demand && address == nullptr && octets == std::numeric_limits<std::size_t>::max();
+  if (shape.everything && (iova != 0 || (flags & IBV_ACCESS_HUGETLB) != 0)) {
+    return fail_null(EINVAL);
+  }
   return open_region(pd, address, shape);
 }
 
@@ -132,6 +138,7 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
   if (move) {
     shape.address = reinterpret_cast<std::uintptr_t>(addr);
     shape.octets = length;
+    shape.everything = false;
   }
   if (move || change_access) {
     const bool zero_based = (shape.access & weft::device::kZeroBased) != 0;

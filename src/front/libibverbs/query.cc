@@ -113,7 +113,7 @@ void fill_port(ibv_context* context, const verbs::Interface& interface, ibv_port
 /// The engine reads and writes through the process's own mappings: pages come as they are touched,
 /// under every operation.
 void fill_on_demand(ibv_device_attr_ex* attr) {
-  attr->odp_caps.general_caps = IBV_ODP_SUPPORT;
+  attr->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   attr->odp_caps.per_transport_caps.rc_odp_caps =
       IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
       IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device/ring_shape.h"
 #include "engine/testing/side.h"
 
 namespace weft::engine {
@@ -402,6 +403,32 @@ TEST_P(RnicTest, DeregisteringOneOfTwoRegionsOfTheSameMemoryEndsNoStream) {
                                 .remote_to = reinterpret_cast<std::uintptr_t>(target.data())});
   ASSERT_TRUE(client->rnic.deregister_region(*all).ok());
   expect_success(*client, 1);
+}
+
+TEST_P(RnicTest, ARingMayLieInTheHostsMemory) {
+  alignas(64) static std::uint8_t memory[4096];
+  Rnic& rnic = client->rnic;
+  const device::RingShape shape = device::completion_ring(8);
+  ASSERT_LT(shape.octets(), sizeof memory);
+  std::fill(std::begin(memory), std::end(memory), std::uint8_t{0xa5});
+  const auto cq = rnic.create_cq(8, 1, memory);
+  ASSERT_TRUE(cq.ok());
+  const auto* last = static_cast<std::uint8_t*>(cq->completions.entry(7)) + 64;
+  EXPECT_EQ(last, memory + shape.octets());
+  EXPECT_EQ(*last, 0xa5) << "nothing behind it is touched";
+  EXPECT_TRUE(cq->completions.empty());
+  ASSERT_TRUE(rnic.destroy_cq(cq->number).ok());
+  std::fill(std::begin(memory), std::end(memory), std::uint8_t{0});  // it is ours again
+
+  EXPECT_EQ(rnic.create_cq(8, 1, memory + 8).error().code, EINVAL) << "not aligned";
+  EXPECT_EQ(rnic.resize_cq(client->cq.number, 8, memory + 8).error().code, EINVAL);
+  EXPECT_EQ(rnic.create_srq(client->pd, 1, 1, 1, memory + 8).error().code, EINVAL);
+  for (const bool send : {true, false}) {
+    device::QPRequest request{
+        .pd = client->pd, .send_cq = client->cq.number, .receive_cq = client->cq.number};
+    (send ? request.send_place : request.receive_place) = memory + 8;
+    EXPECT_EQ(rnic.create_qp(request).error().code, EINVAL);
+  }
 }
 
 TEST_P(RnicTest, PeerThatIsNotMPA) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "front/testing/program.h"
 
@@ -461,6 +462,33 @@ TEST_F(PersonaIB, WhatIsMadeWithAParentDomainWorksAndKeepsIt) {
   EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY) << "its parent domain is there";
   EXPECT_EQ(ibv_dealloc_pd(domain), 0);
   EXPECT_EQ(ibv_dealloc_td(td), 0);
+}
+
+TEST_F(PersonaIB, WhatIsMadeWithImportedObjectsWorks) {
+  ibv_context* twin = ibv_import_device(::dup(context->cmd_fd));
+  ASSERT_NE(twin, nullptr);
+  ibv_pd* twin_pd = ibv_import_pd(twin, pd->handle);
+  ASSERT_NE(twin_pd, nullptr);
+  drop(a);
+  std::swap(context, twin);
+  ASSERT_NO_FATAL_FAILURE(equip(a, twin_pd));
+  std::swap(context, twin);
+  ASSERT_NO_FATAL_FAILURE(connect());
+  ibv_mr* seen = ibv_import_mr(twin_pd, b.mr->handle);
+  ASSERT_NE(seen, nullptr);
+  EXPECT_EQ(seen->rkey, b.mr->rkey);
+  std::memcpy(b.memory, "by an imported region", 21);
+  ASSERT_EQ(a.post(IBV_WR_RDMA_WRITE, 1, {{b.sge(0, 21).addr, 21, seen->lkey}}, &b), 0);
+  EXPECT_EQ(a.complete().status, IBV_WC_SUCCESS);
+  // Taken back, what was made with them goes on.
+  ibv_unimport_mr(seen);
+  ibv_unimport_pd(twin_pd);
+  ASSERT_EQ(b.receive(2, {b.sge(0, 8)}), 0);
+  ASSERT_EQ(a.post(IBV_WR_SEND, 2, {a.sge(0, 8)}), 0);
+  EXPECT_EQ(a.complete().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b.complete().status, IBV_WC_SUCCESS);
+  drop(a);
+  EXPECT_EQ(ibv_close_device(twin), 0);
 }
 
 TEST_F(PersonaIB, AReceiveThatCannotBeUsedFailsTheSend) {

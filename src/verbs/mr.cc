@@ -77,6 +77,7 @@ Result<void> MR::reopen(PD& pd, const RegionShape& shape) {
 Result<void> MR::close() {
   if (auto done = pd_->device().deregister_region(stag_); !done) return done;
   pd_->uses().drop();
+  stag_ = 0;
   return {};
 }
 

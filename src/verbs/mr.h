@@ -29,6 +29,7 @@ class MR {
   Result<void> open(PD& pd, const RegionShape& shape);
   /// Changes the region in place; the STag stays. `pd` may be another one.
   Result<void> reopen(PD& pd, const RegionShape& shape);
+  /// From then on the device refuses whatever is asked of it.
   Result<void> close();
 
   std::uint32_t stag() const { return stag_; }

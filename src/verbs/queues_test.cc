@@ -376,6 +376,18 @@ TEST_F(QueuesTest, ARegionOfAllMemoryIsOnDemandOrNotAtAll) {
   }
 }
 
+TEST_F(QueuesTest, WhatIsClosedStaysClosed) {
+  PD other;
+  ASSERT_TRUE(other.open(device));
+  MR mr;
+  ASSERT_TRUE(mr.open(other, {0, 0, 0, 0}));
+  ASSERT_TRUE(mr.close());
+  ASSERT_TRUE(other.close());
+  // Their numbers may be somebody else's by now.
+  EXPECT_EQ(mr.stag(), 0u);
+  EXPECT_EQ(other.number(), 0u);
+}
+
 TEST_F(QueuesTest, MemoryThatIsNotThereIsRefused) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* two = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

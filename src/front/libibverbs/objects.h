@@ -21,6 +21,7 @@
 #include "verbs/pd.h"
 #include "verbs/process_runtime.h"
 #include "verbs/qp.h"
+#include "verbs/ring_place.h"
 #include "verbs/srq.h"
 
 namespace weft::front {
@@ -79,17 +80,34 @@ struct SharedPD : Shared<SharedPD> {
   verbs::PD pd;
 };
 
+/// The allocator that a program gave a parent domain, for the rings of the queues made with it.
+class DomainAllocator final : public verbs::RingAllocator {
+ public:
+  void set(ibv_pd* domain, const ibv_parent_domain_init_attr& attr);
+  bool is_set() const { return domain_ != nullptr; }
+  Result<void*> allocate(verbs::RingKind kind, std::size_t octets) override;
+  void release(verbs::RingKind kind, void* memory) override;
+
+ private:
+  ibv_pd* domain_ = nullptr;
+  decltype(ibv_parent_domain_init_attr::alloc) alloc_ = nullptr;
+  decltype(ibv_parent_domain_init_attr::free) free_ = nullptr;
+  void* context_ = nullptr;
+};
+
 /// A PD, or a parent domain: what programs may use like a PD, and what is made with it belongs to
 /// the PD that it stands for.
 struct PDObject : ibv_pd {
   SharedPD* shared = nullptr;
   PDObject* parent = nullptr;  ///< of a parent domain: its PD
   TDObject* td = nullptr;      ///< of a parent domain: may be null
+  DomainAllocator allocator;   ///< of a parent domain: may not be set
   /// The program's, and one of each thing that was made with it and still points to it: an import
   /// may be taken back before them.
   std::atomic<std::uint32_t> references{1};
 
   verbs::PD& real() { return shared->pd; }
+  verbs::RingAllocator* ring_allocator() { return allocator.is_set() ? &allocator : nullptr; }
   void add_user() { references.fetch_add(1, std::memory_order_relaxed); }
   void drop_user();
   bool has_users() const { return references.load(std::memory_order_acquire) != 1; }

@@ -6,6 +6,52 @@
 #include "front/libibverbs/operations.h"
 
 namespace weft::front {
+namespace {
+
+/// What the allocator of a parent domain is asked for. The upper half is the driver, of which there
+/// is none (RDMA_DRIVER_UNKNOWN is 0), the lower one is ours to choose.
+std::uint64_t to_resource_type(verbs::RingKind kind) {
+  switch (kind) {
+    case verbs::RingKind::Send:
+      return 1;
+    case verbs::RingKind::Receive:
+      return 2;
+    case verbs::RingKind::SharedReceive:
+      return 3;
+    case verbs::RingKind::Completion:
+      return 4;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void DomainAllocator::set(ibv_pd* domain, const ibv_parent_domain_init_attr& attr) {
+  domain_ = domain;
+  alloc_ = attr.alloc;
+  free_ = attr.free;
+  if ((attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) != 0) context_ = attr.pd_context;
+}
+
+Result<void*> DomainAllocator::allocate(verbs::RingKind kind, std::size_t octets) {
+  void* const memory =
+      alloc_(domain_, context_, octets, device::kRingAlignment, to_resource_type(kind));
+  if (memory == nullptr) return Error{ENOMEM, "the program's allocator gave no memory"};
+  if (memory == IBV_ALLOCATOR_USE_DEFAULT) return nullptr;
+  if (reinterpret_cast<std::uintptr_t>(memory) % device::kRingAlignment != 0) {
+    release(kind, memory);
+    return Error{EINVAL, "the program's allocator gave memory that is not aligned"};
+  }
+  return memory;
+}
+
+/// Not in a child that inherited the queue by fork: the memory may not be there, which the man page
+/// of ibv_alloc_parent_domain even recommends.
+void DomainAllocator::release(verbs::RingKind kind, void* memory) {
+  if (!to_object(domain_->context)->alive()) return;
+  free_(domain_, context_, memory, to_resource_type(kind));
+}
+
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
@@ -31,10 +77,8 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
   constexpr std::uint32_t kKnownMask =
       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
   if ((attr->comp_mask & ~kKnownMask) != 0) return fail_null(EINVAL);
-  // The rings are the device's, which maps them itself. The context is for the allocators only.
-  if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0) {
-    return fail_null(EOPNOTSUPP);
-  }
+  const bool allocates = (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0;
+  if (allocates && (attr->alloc == nullptr || attr->free == nullptr)) return fail_null(EINVAL);
   if (attr->pd == nullptr || attr->pd->context != context) return fail_null(EINVAL);
   if (attr->td != nullptr && attr->td->context != context) return fail_null(EINVAL);
   PDObject* parent = to_object(attr->pd);
@@ -48,6 +92,7 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
   object->parent = parent;
   parent->add_user();
   parent->real().uses().add();
+  if (allocates) object->allocator.set(object, *attr);
   if (attr->td != nullptr) {
     object->td = to_object(attr->td);
     object->td->uses.add();

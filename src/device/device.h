@@ -60,6 +60,8 @@ struct QPRequest {
   std::uint32_t receive_sges = 1;
   std::uint32_t inline_octets = 0;  ///< 0..kInlineOctetsMax
   std::uint64_t cookie = 0;         ///< comes back in completions and events
+  void* send_place = nullptr;       ///< where the rings are to lie, as for create_cq
+  void* receive_place = nullptr;
 };
 inline constexpr std::uint32_t kQueueDepthMax = 32768;
 inline constexpr std::uint32_t kCQDepthMax = 1u << 20;
@@ -224,17 +226,20 @@ class Device {
   virtual Result<void> deallocate_window(std::uint32_t stag) = 0;
 
   // Queues.
-  virtual Result<CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) = 0;
+  /// `place`: memory of the host's for the ring, as large as device/ring_shape.h says and aligned
+  /// (else EINVAL); it is the host's again when the ring is gone. Null: the device takes its own.
+  virtual Result<CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie,
+                                   void* place = nullptr) = 0;
   virtual Result<void> destroy_cq(CQNumber) = 0;  ///< EBUSY while a QP uses it
   /// Moves the unread entries to a new ring; ENOSPC when they do not fit. The caller holds its own
-  /// consumer lock and uses the returned face from then on.
-  virtual Result<CQFace> resize_cq(CQNumber, std::uint32_t depth) = 0;
+  /// consumer lock and uses the returned face from then on; the old ring is gone.
+  virtual Result<CQFace> resize_cq(CQNumber, std::uint32_t depth, void* place = nullptr) = 0;
   /// Replaces what was set before; an event that is being kept back is given now. A completion with
   /// an error, a full CQ and what a solicited-only arming waits for give their event at once.
   /// EINVAL, ENOMEM, EMFILE or ENFILE (no timer): all is as before.
   virtual Result<void> moderate_cq(CQNumber, const CQModeration&) = 0;
   virtual Result<SRQFace> create_srq(PDNumber, std::uint32_t depth, std::uint32_t sges,
-                                     std::uint64_t cookie) = 0;
+                                     std::uint64_t cookie, void* place = nullptr) = 0;
   virtual Result<void> destroy_srq(SRQNumber) = 0;
   /// Arms the SRQ limit event: fires once when fewer than `limit` receives are left; 0 disarms.
   virtual Result<void> set_srq_limit(SRQNumber, std::uint32_t limit) = 0;

@@ -32,17 +32,16 @@ class Ring {
   static std::size_t storage_octets(std::uint32_t capacity, std::uint32_t stride) {
     return sizeof(RingControl) + std::size_t{capacity} * stride;
   }
-  /// Lays a new, empty ring into `storage` (aligned to 64, storage_octets() long).
+  /// Lays a new, empty ring into `storage` (aligned to 64, storage_octets() long). The view of it
+  /// that it returns has the geometry from here, not from the memory, which others may write.
   ///
   /// capacity  a power of two. stride  a positive multiple of 64.
-  static void format(void* storage, std::uint32_t capacity, std::uint32_t stride);
+  static Ring format(void* storage, std::uint32_t capacity, std::uint32_t stride);
 
   Ring() = default;
   explicit Ring(void* storage)
-      : control_(static_cast<RingControl*>(storage)),
-        entries_(static_cast<std::uint8_t*>(storage) + sizeof(RingControl)),
-        capacity_(control_->capacity),
-        stride_(control_->stride) {}
+      : Ring(storage, static_cast<RingControl*>(storage)->capacity,
+             static_cast<RingControl*>(storage)->stride) {}
 
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t stride() const { return stride_; }
@@ -76,6 +75,12 @@ class Ring {
   }
 
  private:
+  Ring(void* storage, std::uint32_t capacity, std::uint32_t stride)
+      : control_(static_cast<RingControl*>(storage)),
+        entries_(static_cast<std::uint8_t*>(storage) + sizeof(RingControl)),
+        capacity_(capacity),
+        stride_(stride) {}
+
   RingControl* control_ = nullptr;
   std::uint8_t* entries_ = nullptr;
   std::uint32_t capacity_ = 0;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "device/names.h"
+#include "device/ring_shape.h"
 
 namespace weft::device {
 namespace {
@@ -72,6 +73,37 @@ Item read_item(const void* entry) {
 std::int64_t checked_fill(const Ring& ring) {
   const std::uint32_t fill = ring.produced_seen() - ring.consumed_own();
   return fill <= ring.capacity() ? static_cast<std::int64_t>(fill) : -1;
+}
+
+TEST(Ring, AViewKeepsItsGeometryWhateverTheMemorySays) {
+  const RingShape shape = completion_ring(5);
+  EXPECT_EQ(shape.capacity, 8u);
+  EXPECT_EQ(shape.stride, 64u);
+  Storage storage(shape.capacity, shape.stride);
+  const Ring ring = Ring::format(storage.data(), shape.capacity, shape.stride);
+  storage.control().capacity = 1u << 31;
+  storage.control().stride = 1u << 30;
+  EXPECT_EQ(ring.capacity(), 8u);
+  EXPECT_EQ(ring.stride(), 64u);
+  const auto* first = static_cast<std::uint8_t*>(ring.entry(0));
+  EXPECT_EQ(static_cast<std::uint8_t*>(ring.entry(0xffffffff)), first + 7 * 64);
+}
+
+// A host that brings the memory has to know how much.
+TEST(Ring, ShapesHaveRoomForTheLargestEntry) {
+  QPRequest request;
+  request.send_depth = 3;
+  request.inline_octets = 200;
+  EXPECT_EQ(send_ring(request).capacity, 4u);
+  EXPECT_EQ(send_ring(request).stride, 256u) << "32 of the entry and 200 of data";
+  request.inline_octets = 0;
+  request.send_sges = 32;
+  EXPECT_EQ(send_ring(request).stride, 576u);
+  request.send_sges = 1;
+  EXPECT_EQ(send_ring(request).stride, 64u) << "an atomic's operands fit beside one SGE";
+  EXPECT_EQ(receive_ring(1, 3).stride, 64u);
+  EXPECT_EQ(receive_ring(1, 4).stride, 128u);
+  EXPECT_EQ(receive_ring(1, 4).octets(), sizeof(RingControl) + 128u);
 }
 
 void stress(std::uint32_t capacity, std::uint32_t first_index, std::uint64_t count) {

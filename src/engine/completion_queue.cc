@@ -92,14 +92,14 @@ void CompletionQueue::moderate(const device::CQModeration& moderation) {
   moderated_ = !moderation.off();
 }
 
-Result<void> CompletionQueue::resize(std::uint32_t depth) {
+Result<void> CompletionQueue::resize(std::uint32_t depth, void* place) {
   const std::uint32_t fill = unread();
   if (fill > std::bit_ceil(depth)) {
     return Error{ENOSPC, "more completions wait than the new depth"};
   }
-  Result<RingMemory> memory = make_memory(depth);
+  Result<RingMemory> memory = make_memory(depth, place);
   if (!memory) return memory.error();
-  device::Ring ring(memory->data());
+  device::Ring ring = memory->ring();
   for (std::uint32_t i = 0; i < fill; ++i) {
     *static_cast<device::CompletionEntry*>(ring.entry(i)) =
         *static_cast<device::CompletionEntry*>(ring_.entry(ring_.consumed_seen() + i));

@@ -21,9 +21,9 @@ namespace weft::engine {
 class CompletionQueue {
  public:
   CompletionQueue(device::CQNumber number, RingMemory memory, std::uint64_t cookie)
-      : number_(number), cookie_(cookie), memory_(std::move(memory)), ring_(memory_.data()) {}
-  static Result<RingMemory> make_memory(std::uint32_t depth) {
-    return RingMemory::make(depth, sizeof(device::CompletionEntry));
+      : number_(number), cookie_(cookie), memory_(std::move(memory)), ring_(memory_.ring()) {}
+  static Result<RingMemory> make_memory(std::uint32_t depth, void* place = nullptr) {
+    return RingMemory::make(device::completion_ring(depth), place);
   }
 
   enum class Pushed : std::uint8_t { Quiet, Notify, Hold, Overflowed, WasOverflowed };
@@ -41,7 +41,7 @@ class CompletionQueue {
   bool nudge();
   /// New memory of at least `depth` entries with the unread ones moved over. ENOSPC: they do not
   /// fit. ENOMEM. After an error all is as before. full_hold() may have become true.
-  Result<void> resize(std::uint32_t depth);
+  Result<void> resize(std::uint32_t depth, void* place = nullptr);
 
   void moderate(const device::CQModeration& moderation);
   Duration period() const { return std::chrono::microseconds(moderation_.period_us); }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/memory/memory_table.h"
 #include "core/mpa/startup.h"
 #include "device/device.h"
 #include "engine/buffers.h"
@@ -100,8 +101,8 @@ class Connection {
   void give_up(int error, const char* text);
   /// A new TCP connection, still connecting, for a startup from the beginning.
   void restart(std::unique_ptr<transport::Stream> stream);
-  /// Does an unsent batch reference this registered memory?
-  bool references(const std::uint8_t* address, std::uint64_t octets) const;
+  /// Does an unsent batch reference memory of a region that is gone, and of no other one?
+  bool misses(const core::RegionAttributes& gone, const core::MemoryTable& memory) const;
   void handle_memory_gone();
 
   device::ConnectionNumber number() const { return number_; }

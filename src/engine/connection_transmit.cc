@@ -136,15 +136,17 @@ void Connection::handle_memory_gone() {
   qp_->core().handle_send_fault(owner_.now());
 }
 
-bool Connection::references(const std::uint8_t* address, std::uint64_t octets) const {
+bool Connection::misses(const core::RegionAttributes& gone, const core::MemoryTable& memory) const {
   if (batch_ == nullptr) return false;
+  const auto first = reinterpret_cast<std::uintptr_t>(gone.address);
   std::size_t offset = 0;
   for (const core::Piece& piece : std::span(batch_->pieces).first(batch_->piece_count)) {
     offset += piece.octets;
-    if (offset > batch_->sent && piece.registered && piece.data < address + octets &&
-        address < piece.data + piece.octets) {
-      return true;
-    }
+    if (offset <= batch_->sent || !piece.registered) continue;
+    const auto place = reinterpret_cast<std::uintptr_t>(piece.data);
+    const bool touches = place < first ? first - place < piece.octets : place - first < gone.octets;
+    // What is registered twice is there still.
+    if (touches && !memory.holds(qp_->pd(), piece.data, piece.octets)) return true;
   }
   return false;
 }
@@ -184,11 +186,12 @@ void Connection::handle_notices() {
         end_error_ = EPROTO;
         end_text_ = wire::text(notice->error);
         if (qp_->fatal_reported || qp_->core().peer_gone()) break;
-        const bool access = wire::etype(notice->error) == 1 && wire::layer(notice->error) <= 1;
-        owner_.report_async(access ? device::AsyncEventKind::QPAccessError
-                            : notice->error == wire::TermError::RDMAPLocalCatastrophic
-                                ? device::AsyncEventKind::QPFatal
-                                : device::AsyncEventKind::QPRequestError,
+        const bool above_mpa = wire::layer(notice->error) <= 1;
+        const bool access = above_mpa && wire::etype(notice->error) == 1;
+        const bool local = above_mpa && wire::etype(notice->error) == 0;
+        owner_.report_async(access  ? device::AsyncEventKind::QPAccessError
+                            : local ? device::AsyncEventKind::QPFatal
+                                    : device::AsyncEventKind::QPRequestError,
                             *qp_);
         break;
       }

@@ -18,8 +18,16 @@ namespace {
 /// that takes the signal, so only the compiler needs to be kept from reordering.
 struct Guard {
   sigjmp_buf jump = {};  // or the thread-local would be initialised at run time, by a call
-  std::uintptr_t low = 0;
-  std::uintptr_t high = 0;  // 0: no guard
+  std::uintptr_t first = 0;
+  std::size_t octets = 0;  // 0: no guard
+
+  /// Is the fault in the range? Of an address that no page can have (on x86-64 one that is not
+  /// canonical) the signal tells nothing; between the marks it can only be one of the range, which
+  /// may be anywhere in a region of all memory.
+  bool covers(const siginfo_t* info) const {
+    if (octets != 0 && info->si_code == SI_KERNEL) return true;
+    return reinterpret_cast<std::uintptr_t>(info->si_addr) - first < octets;
+  }
 };
 
 // initial-exec: a lazily allocated thread-local could call malloc, and the handler reads it.
@@ -81,11 +89,10 @@ void unblock(const void* context) {
 }
 
 void handle_fault(int signal_number, siginfo_t* info, void* context) {
-  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   Guard& guard = t_guard;
   const bool fault = info->si_code > 0;  // the kernel found it; else somebody sent a signal
-  if (fault && guard.high != 0 && address >= guard.low && address < guard.high) {
-    guard.high = 0;
+  if (fault && guard.covers(info)) {
+    guard.octets = 0;
     t_forwarded = 0;  // the jump leaves every handler behind
     unblock(context);
     siglongjmp(guard.jump, 1);
@@ -126,12 +133,12 @@ template <typename Access>
 bool guarded(const void* address, std::size_t octets, Access access) {
   // No local variable lives across the jump.
   if (sigsetjmp(t_guard.jump, 0) != 0) return false;
-  t_guard.low = reinterpret_cast<std::uintptr_t>(address);
-  t_guard.high = t_guard.low + octets;
+  t_guard.first = reinterpret_cast<std::uintptr_t>(address);
+  t_guard.octets = octets;
   __asm__ volatile("" ::: "memory");
   access();
   __asm__ volatile("" ::: "memory");
-  t_guard.high = 0;
+  t_guard.octets = 0;
   return true;
 }
 

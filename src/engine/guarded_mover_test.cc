@@ -67,6 +67,28 @@ TEST(GuardedMoverTest, AnAtomicOperationOnAVanishedPageIsRefused) {
                             {wire::AtomicOpcode::FetchAdd, {.data = 2}}, &original));
 }
 
+/// In children, because ThreadSanitizer does not survive a second jump out of a signal handler.
+TEST(GuardedMoverTest, AddressesWhereNoMemoryCanBeAreRefused) {
+  for (const std::uint64_t address :
+       {std::uint64_t{1}, std::uint64_t{1} << 62, std::uint64_t{0x00ff'0000'0000'0000},
+        std::uint64_t{0xffff'8000'0000'0000}, ~std::uint64_t{0} - 4, ~std::uint64_t{0} - 3}) {
+    SCOPED_TRACE(address);
+    for (const bool write : {true, false}) {
+      const int status = status_of_child([&] {
+        GuardedMover::install_handler();
+        GuardedMover mover;
+        std::array<std::uint8_t, 4> octets{};
+        auto* place = reinterpret_cast<std::uint8_t*>(static_cast<std::uintptr_t>(address));
+        const bool done = write ? mover.place(place, octets)
+                                : mover.fetch(octets.data(), place, octets.size(), nullptr);
+        _exit(done ? 1 : 0);
+      });
+      ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+      EXPECT_EQ(WEXITSTATUS(status), 0);
+    }
+  }
+}
+
 /// The program's handler lacks SA_NODEFER, so its signal is blocked while it calls ours.
 TEST(GuardedMoverTest, FaultsThatComeByTheProgramsHandlerAreRefusedEachTime) {
   const int status = status_of_child([] {

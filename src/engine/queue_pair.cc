@@ -30,28 +30,17 @@ constexpr std::size_t kFlagOctetsMax = 8;
 // The last of the opcodes that the host may post.
 constexpr device::SendOpcode kSendOpcodeMax = device::SendOpcode::BindWindow;
 
-std::size_t send_entry_octets(const device::QPRequest& request) {
-  constexpr std::size_t kAtomicOctets = sizeof(device::SGEntry) + sizeof(device::AtomicEntry);
-  static_assert(sizeof(device::BindEntry) <= kAtomicOctets);
-  return sizeof(device::SendEntry) +
-         std::max<std::size_t>({request.send_sges * sizeof(device::SGEntry), request.inline_octets,
-                                kAtomicOctets});
-}
-std::size_t receive_entry_octets(const device::QPRequest& request) {
-  return sizeof(device::ReceiveEntry) + request.receive_sges * sizeof(device::SGEntry);
-}
-
 }  // namespace
 
 Result<QueuePairMemory> QueuePairMemory::make(const device::QPRequest& request,
                                               const core::QPConfig& config) {
-  Result<RingMemory> send = RingMemory::make(request.send_depth, send_entry_octets(request));
+  Result<RingMemory> send = RingMemory::make(device::send_ring(request), request.send_place);
   if (!send) return send.error();
   QueuePairMemory memory;
   memory.send = std::move(*send);
   if (request.srq == 0) {
-    Result<RingMemory> receive =
-        RingMemory::make(request.receive_depth, receive_entry_octets(request));
+    Result<RingMemory> receive = RingMemory::make(
+        device::receive_ring(request.receive_depth, request.receive_sges), request.receive_place);
     if (!receive) return receive.error();
     memory.receive = std::move(*receive);
   }
@@ -74,8 +63,8 @@ QueuePair::QueuePair(device::QPNumber number, const device::QPRequest& request,
       receive_cq_(receive_cq),
       srq_(srq),
       storage_(std::move(storage)),
-      send_(storage_.send.data()),
-      receive_(srq == nullptr ? device::Ring(storage_.receive.data()) : device::Ring()),
+      send_(storage_.send.ring()),
+      receive_(storage_.receive.ring()),
       core_(config, *this, mover, memory,
             MutableOctets(storage_.core.get(), storage_.core_octets)) {}
 

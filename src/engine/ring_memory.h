@@ -1,7 +1,6 @@
-// Memory for one ring. Anonymous here; the offload process will use shared memory instead.
+// Memory for one ring: anonymous, or lent by the host.
 #pragma once
 
-#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -9,6 +8,7 @@
 
 #include "base/result.h"
 #include "device/ring.h"
+#include "device/ring_shape.h"
 
 namespace weft::engine {
 
@@ -16,24 +16,29 @@ namespace weft::engine {
 class RingMemory {
  public:
   RingMemory() = default;
-  /// Of at least `depth` entries of at least `entry_octets`. ENOMEM.
-  static Result<RingMemory> make(std::uint32_t depth, std::size_t entry_octets) {
-    const std::uint32_t capacity = std::bit_ceil(depth);
-    const auto stride = static_cast<std::uint32_t>((entry_octets + 63) / 64 * 64);
-    void* storage = std::aligned_alloc(64, device::Ring::storage_octets(capacity, stride));
-    if (storage == nullptr) return Error{ENOMEM, "no memory for a queue of this depth"};
-    device::Ring::format(storage, capacity, stride);
+  /// `place`: memory of the host's that outlives this; null: our own. ENOMEM; EINVAL: the place is
+  /// not aligned.
+  static Result<RingMemory> make(const device::RingShape& shape, void* place = nullptr) {
     RingMemory memory;
-    memory.storage_.reset(storage);
+    if (place == nullptr) {
+      memory.own_.reset(std::aligned_alloc(device::kRingAlignment, shape.octets()));
+      place = memory.own_.get();
+      if (place == nullptr) return Error{ENOMEM, "no memory for a queue of this depth"};
+    } else if (reinterpret_cast<std::uintptr_t>(place) % device::kRingAlignment != 0) {
+      return Error{EINVAL, "the memory for a queue is not aligned"};
+    }
+    memory.ring_ = device::Ring::format(place, shape.capacity, shape.stride);
     return memory;
   }
-  void* data() const { return storage_.get(); }
+  /// Its geometry is what was asked for, whatever the memory says since.
+  device::Ring ring() const { return ring_; }
 
  private:
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
-  std::unique_ptr<void, Free> storage_;
+  std::unique_ptr<void, Free> own_;
+  device::Ring ring_;
 };
 
 }  // namespace weft::engine

@@ -155,7 +155,7 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
   // What a batch references of a null region stays.
   if (!region || (region->access & core::kNull) != 0) return {};
   for (auto& [number, connection] : connections_) {
-    if (connection->references(region->address, region->octets)) {
+    if (connection->misses(*region, *memory_)) {
       connection->handle_memory_gone();
       connection->serve();
     }
@@ -181,9 +181,9 @@ Result<void> Rnic::deallocate_window(std::uint32_t stag) {
   return memory_->deallocate_window({stag});
 }
 
-Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie) try {
+Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie, void* place) try {
   if (depth == 0 || depth > device::kCQDepthMax) return Error{EINVAL, "impossible CQ depth"};
-  Result<RingMemory> memory = CompletionQueue::make_memory(depth);
+  Result<RingMemory> memory = CompletionQueue::make_memory(depth, place);
   if (!memory) return memory.error();
   Entry entry(*this);
   if (cqs_.size() >= kCQCountMax) return Error{ENOMEM, "too many CQs"};
@@ -207,12 +207,13 @@ Result<void> Rnic::destroy_cq(device::CQNumber number) {
   return {};
 }
 
-Result<device::CQFace> Rnic::resize_cq(device::CQNumber number, std::uint32_t depth) {
+Result<device::CQFace> Rnic::resize_cq(device::CQNumber number, std::uint32_t depth, void* place) {
   if (depth == 0 || depth > device::kCQDepthMax) return Error{EINVAL, "impossible CQ depth"};
   Entry entry(*this);
   const auto it = cqs_.find(number);
   if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
-  if (const Result<void> resized = it->second->resize(depth); !resized) return resized.error();
+  if (const Result<void> resized = it->second->resize(depth, place); !resized)
+    return resized.error();
   if (it->second->full_hold() && it->second->end_hold()) handle_cq_notify(*it->second);
   return device::CQFace{number, it->second->ring()};
 }
@@ -239,11 +240,12 @@ Result<void> Rnic::moderate_cq(device::CQNumber number,
 }
 
 Result<device::SRQFace> Rnic::create_srq(device::PDNumber pd, std::uint32_t depth,
-                                         std::uint32_t sges, std::uint64_t cookie) try {
+                                         std::uint32_t sges, std::uint64_t cookie,
+                                         void* place) try {
   if (depth == 0 || depth > device::kQueueDepthMax || sges == 0 || sges > device::kSGECountMax) {
     return Error{EINVAL, "impossible SRQ depth or SGE count"};
   }
-  Result<RingMemory> memory = SharedReceiveQueue::make_memory(depth, sges);
+  Result<RingMemory> memory = SharedReceiveQueue::make_memory(depth, sges, place);
   if (!memory) return memory.error();
   Entry entry(*this);
   if (!is_pd(pd)) return kNoPD;

@@ -49,12 +49,14 @@ class Rnic final : public device::Device,
   Result<std::uint32_t> allocate_window(device::PDNumber, device::WindowKind) override;
   Result<void> deallocate_window(std::uint32_t stag) override;
 
-  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) override;
+  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie,
+                                   void* place = nullptr) override;
   Result<void> destroy_cq(device::CQNumber) override;
-  Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t depth) override;
+  Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t depth,
+                                   void* place = nullptr) override;
   Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override;
   Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t depth, std::uint32_t sges,
-                                     std::uint64_t cookie) override;
+                                     std::uint64_t cookie, void* place = nullptr) override;
   Result<void> destroy_srq(device::SRQNumber) override;
   Result<void> set_srq_limit(device::SRQNumber, std::uint32_t limit) override;
   Result<device::QPFace> create_qp(const device::QPRequest&) override;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device/ring_shape.h"
 #include "engine/testing/side.h"
 
 namespace weft::engine {
@@ -379,6 +380,55 @@ TEST_P(RnicTest, ArmingWithUnreadCompletionsFiresAtOnce) {
   EXPECT_EQ(client->count_cq_events(), 1);  // nothing is unread now
   // The Writes are placed by the server's thread: not any more when its region is gone.
   ASSERT_TRUE(server->rnic.deregister_region(target_stag).ok());
+}
+
+TEST_P(RnicTest, DeregisteringOneOfTwoRegionsOfTheSameMemoryEndsNoStream) {
+  connect_pair();
+  constexpr std::uint32_t kOctets = 32u << 20;  // more than the sockets take
+  std::vector<std::uint8_t> source = pattern(kOctets), target(kOctets);
+  const auto stag = client->register_octets(source.data(), kOctets, 0);
+  const auto target_stag = server->register_octets(target.data(), kOctets, kAllRights);
+  const auto all = client->rnic.register_region({.pd = client->pd,
+                                                 .access = device::kLocalWrite,
+                                                 .address = 1,
+                                                 .octets = ~std::uint64_t{0} - 1,
+                                                 .base_to = 1});
+  ASSERT_TRUE(all.ok());
+  client->post_send(client_qp, {.opcode = device::SendOpcode::Write,
+                                .wr_id = 1,
+                                .address = source.data(),
+                                .octets = kOctets,
+                                .stag = stag,
+                                .remote_stag = target_stag,
+                                .remote_to = reinterpret_cast<std::uintptr_t>(target.data())});
+  ASSERT_TRUE(client->rnic.deregister_region(*all).ok());
+  expect_success(*client, 1);
+}
+
+TEST_P(RnicTest, ARingMayLieInTheHostsMemory) {
+  alignas(64) static std::uint8_t memory[4096];
+  Rnic& rnic = client->rnic;
+  const device::RingShape shape = device::completion_ring(8);
+  ASSERT_LT(shape.octets(), sizeof memory);
+  std::fill(std::begin(memory), std::end(memory), std::uint8_t{0xa5});
+  const auto cq = rnic.create_cq(8, 1, memory);
+  ASSERT_TRUE(cq.ok());
+  const auto* last = static_cast<std::uint8_t*>(cq->completions.entry(7)) + 64;
+  EXPECT_EQ(last, memory + shape.octets());
+  EXPECT_EQ(*last, 0xa5) << "nothing behind it is touched";
+  EXPECT_TRUE(cq->completions.empty());
+  ASSERT_TRUE(rnic.destroy_cq(cq->number).ok());
+  std::fill(std::begin(memory), std::end(memory), std::uint8_t{0});  // it is ours again
+
+  EXPECT_EQ(rnic.create_cq(8, 1, memory + 8).error().code, EINVAL) << "not aligned";
+  EXPECT_EQ(rnic.resize_cq(client->cq.number, 8, memory + 8).error().code, EINVAL);
+  EXPECT_EQ(rnic.create_srq(client->pd, 1, 1, 1, memory + 8).error().code, EINVAL);
+  for (const bool send : {true, false}) {
+    device::QPRequest request{
+        .pd = client->pd, .send_cq = client->cq.number, .receive_cq = client->cq.number};
+    (send ? request.send_place : request.receive_place) = memory + 8;
+    EXPECT_EQ(rnic.create_qp(request).error().code, EINVAL);
+  }
 }
 
 TEST_P(RnicTest, PeerThatIsNotMPA) {

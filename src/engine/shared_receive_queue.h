@@ -23,10 +23,10 @@ struct SharedReceiveQueue {
         sges(sge_limit),
         cookie(srq_cookie),
         memory(std::move(srq_memory)),
-        ring(memory.data()) {}
-  static Result<RingMemory> make_memory(std::uint32_t depth, std::uint32_t sge_limit) {
-    return RingMemory::make(depth,
-                            sizeof(device::ReceiveEntry) + sge_limit * sizeof(device::SGEntry));
+        ring(memory.ring()) {}
+  static Result<RingMemory> make_memory(std::uint32_t depth, std::uint32_t sge_limit,
+                                        void* place = nullptr) {
+    return RingMemory::make(device::receive_ring(depth, sge_limit), place);
   }
 
   const device::SRQNumber number;

@@ -1,5 +1,7 @@
 // Regions of every kind, over real connections: where their offsets begin, and what ibv_rereg_mr
 // may change of them.
+#include <sys/mman.h>
+
 #include <ctime>
 #include <limits>
 
@@ -74,6 +76,108 @@ TEST_P(Memory, AZeroBasedRegionBeginsAtZero) {
   client.complete(5, IBV_WC_RECV);
   EXPECT_EQ(client.text(200, 9), "to itself");
   expect_refused(server.address(kBegin));
+}
+
+constexpr std::size_t kAllMemory = std::numeric_limits<std::size_t>::max();
+
+TEST_P(Memory, ARegionOfAllMemoryReachesWhatThereIsAndWhatComes) {
+  ASSERT_NO_FATAL_FAILURE(connect());
+  ibv_device_attr_ex caps{};
+  ASSERT_EQ(ibv_query_device_ex(server.id->verbs, nullptr, &caps), 0);
+  EXPECT_NE(caps.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT, 0u);
+  region = ibv_reg_mr(server.id->pd, nullptr, kAllMemory, End::kEverything | IBV_ACCESS_ON_DEMAND);
+  ASSERT_NE(region, nullptr);
+  EXPECT_EQ(region->addr, nullptr);
+  EXPECT_EQ(region->length, kAllMemory);
+  expect_reaches(server.address(123), 123);
+  std::string later(64, '-');
+  ibv_sge advised{reinterpret_cast<std::uintptr_t>(later.data()), 64, region->lkey};
+  EXPECT_EQ(ibv_advise_mr(server.id->pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+                          IBV_ADVISE_MR_FLAG_FLUSH, &advised, 1),
+            0);
+  client.put("came later");
+  ASSERT_EQ(client.rdma(1, IBV_WR_RDMA_WRITE, {client.sge(0, 10)}, advised.addr, region->rkey), 0);
+  client.complete(1, IBV_WC_RDMA_WRITE);
+  ASSERT_EQ(client.rdma(2, IBV_WR_RDMA_READ, {client.sge(0, 10)}, advised.addr, region->rkey), 0);
+  client.complete(2, IBV_WC_RDMA_READ);
+  EXPECT_EQ(later.substr(0, 12), "came later--");
+  // To the program itself, too, for a receive and for a Send.
+  ASSERT_EQ(server.receive(3, {{advised.addr + 16, 32, region->lkey}}), 0);
+  ASSERT_EQ(client.send(4, {client.sge(0, 4)}), 0);
+  client.complete(4, IBV_WC_SEND);
+  server.complete(3, IBV_WC_RECV);
+  ASSERT_EQ(client.receive(5, {client.sge(200, 4)}), 0);
+  ASSERT_EQ(server.send(6, {{advised.addr + 16, 4, region->lkey}}), 0);
+  server.complete(6, IBV_WC_SEND);
+  client.complete(5, IBV_WC_RECV);
+  EXPECT_EQ(client.text(200, 4), "came");
+  expect_refused(0xffff'8000'0000'0000);  // never of a program's
+}
+
+TEST_P(Memory, ARegionOfAllMemoryRefusesWhereThereIsNone) {
+  ASSERT_NO_FATAL_FAILURE(connect());
+  region = ibv_reg_mr(server.id->pd, nullptr, kAllMemory, End::kEverything | IBV_ACCESS_ON_DEMAND);
+  ASSERT_NE(region, nullptr);
+  void* gone = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(gone, MAP_FAILED);
+  ASSERT_EQ(::munmap(gone, 4096), 0);
+  expect_refused(reinterpret_cast<std::uintptr_t>(gone));
+}
+
+TEST_P(Memory, ARegionOfAllMemoryGivesPeersNoMoreThanItSays) {
+  ASSERT_NO_FATAL_FAILURE(connect());
+  region = ibv_reg_mr(server.id->pd, nullptr, kAllMemory,
+                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND);
+  ASSERT_NE(region, nullptr);
+  // A part of it by a window, and the rest not at all.
+  ibv_mw* window = ibv_alloc_mw(server.id->pd, IBV_MW_TYPE_1);
+  ASSERT_NE(window, nullptr);
+  ibv_mw_bind bind{};
+  bind.wr_id = 1;
+  bind.send_flags = IBV_SEND_SIGNALED;
+  bind.bind_info = {region, server.address(500), 11, IBV_ACCESS_REMOTE_READ};
+  ASSERT_EQ(ibv_bind_mw(server.qp(), window, &bind), 0);
+  server.complete(1, IBV_WC_BIND_MW);
+  EXPECT_EQ(ibv_dereg_mr(region), EBUSY);
+  server.put("by a window", 500);
+  ASSERT_EQ(
+      client.rdma(2, IBV_WR_RDMA_READ, {client.sge(0, 11)}, server.address(500), window->rkey), 0);
+  client.complete(2, IBV_WC_RDMA_READ);
+  EXPECT_EQ(client.text(0, 11), "by a window");
+  EXPECT_EQ(ibv_dealloc_mw(window), 0);
+  expect_refused(server.address(500));
+}
+
+TEST_P(Memory, ARegionOfAllMemoryIsImplicitlyOnDemandOrNotAtAll) {
+  ASSERT_NO_FATAL_FAILURE(connect());
+  ibv_pd* pd = server.id->pd;
+  const auto refused = [&](int access, std::uint64_t iova) {
+    errno = 0;
+    EXPECT_EQ(ibv_reg_mr_iova(pd, nullptr, kAllMemory, iova, access), nullptr);
+    return errno;
+  };
+  constexpr int kOnDemand = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
+  EXPECT_EQ(refused(IBV_ACCESS_LOCAL_WRITE, 0), EFAULT) << "not all of it is there";
+  EXPECT_EQ(refused(kOnDemand | IBV_ACCESS_ZERO_BASED, 0), EINVAL);
+  EXPECT_EQ(refused(kOnDemand | IBV_ACCESS_HUGETLB, 0), EINVAL);
+  EXPECT_EQ(refused(kOnDemand, 4096), EINVAL);
+  region = ibv_reg_mr(pd, nullptr, kAllMemory, kOnDemand);
+  ASSERT_NE(region, nullptr);
+  const auto change = [&](int flags, void* place, std::size_t octets, int access) {
+    return ibv_rereg_mr(region, flags, pd, place, octets, access);
+  };
+  EXPECT_EQ(change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, 0, IBV_ACCESS_LOCAL_WRITE),
+            IBV_REREG_MR_ERR_INPUT);
+  EXPECT_EQ(change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, 0, kOnDemand | IBV_ACCESS_ZERO_BASED),
+            IBV_REREG_MR_ERR_INPUT);
+  ASSERT_EQ(change(IBV_REREG_MR_CHANGE_ACCESS, nullptr, 0, End::kEverything | IBV_ACCESS_ON_DEMAND),
+            0);
+  expect_reaches(server.address(77), 77);
+  // Made into another one, it is that.
+  ASSERT_EQ(change(IBV_REREG_MR_CHANGE_TRANSLATION, server.memory.data() + kBegin, kSize, 0), 0);
+  EXPECT_EQ(region->length, kSize);
+  expect_reaches(server.address(kBegin), kBegin);
+  expect_refused(server.address(kBegin - 1));
 }
 
 TEST_P(Memory, AChangedRegionKeepsItsKeyAndIsWhatItWasMadeInto) {

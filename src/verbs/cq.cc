@@ -18,15 +18,19 @@ Result<void> check_depth(std::uint32_t depth) {
 }  // namespace
 
 Result<void> CQ::open(device::Device& device, std::uint32_t depth, CompletionChannel* channel,
-                      AsyncQueue& async, void* owner) {
+                      AsyncQueue& async, void* owner, RingAllocator* allocator) {
   if (auto checked = check_depth(depth); !checked) return checked;
+  auto place = RingPlace::take(allocator, RingKind::Completion, device::completion_ring(depth));
+  if (!place) return place.error();
   // Set before the device knows the CQ: from then on it may report.
   channel_ = channel;
   async_ = &async;
   completion_events_.owner = owner;
   async_events_.owner = owner;
-  auto face = device.create_cq(depth, to_cookie(this));
+  auto face = device.create_cq(depth, to_cookie(this), place->memory());
   if (!face) return face.error();
+  allocator_ = allocator;
+  place_ = std::move(*place);
   device_ = &device;
   number_ = face->number;
   ring_ = face->completions;
@@ -36,6 +40,7 @@ Result<void> CQ::open(device::Device& device, std::uint32_t depth, CompletionCha
 Result<void> CQ::close() {
   if (uses_.any()) return Error{EBUSY, "the CQ is in use"};
   if (auto done = device_->destroy_cq(number_); !done) return done;
+  place_.give_back();
   if (channel_ != nullptr) channel_->retire(completion_events_);
   async_->retire(async_events_);
   return {};
@@ -70,11 +75,14 @@ void CQ::end_walk() {
 
 Result<void> CQ::resize(std::uint32_t depth) {
   if (auto checked = check_depth(depth); !checked) return checked;
+  auto place = RingPlace::take(allocator_, RingKind::Completion, device::completion_ring(depth));
+  if (!place) return place.error();
   std::lock_guard guard(consumer_);
-  auto face = device_->resize_cq(number_, depth);
+  auto face = device_->resize_cq(number_, depth, place->memory());
   if (!face) return face.error();
   number_ = face->number;
   ring_ = face->completions;
+  std::swap(place_, *place);  // the old one is given back behind the lock
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include "verbs/async_queue.h"
 #include "verbs/completion_channel.h"
 #include "verbs/pd.h"
+#include "verbs/ring_place.h"
 #include "verbs/spin_lock.h"
 
 namespace weft::verbs {
@@ -20,9 +21,10 @@ namespace weft::verbs {
 class CQ {
  public:
   /// channel may be null: then there are no completion events. `owner` comes back from the event
-  /// queues. Error: EINVAL (depth not in 1..kCQDepthMax), ENOMEM.
+  /// queues. `allocator`, if not null, outlives this and gives the memory of the ring, here and in
+  /// resize. Error: EINVAL (depth not in 1..kCQDepthMax), ENOMEM.
   Result<void> open(device::Device& device, std::uint32_t depth, CompletionChannel* channel,
-                    AsyncQueue& async, void* owner);
+                    AsyncQueue& async, void* owner, RingAllocator* allocator = nullptr);
   /// EBUSY while a QP uses it. Waits for unacknowledged events.
   Result<void> close();
 
@@ -99,6 +101,8 @@ class CQ {
   SpinLock consumer_;
   device::CompletionEntry walked_ = {};  ///< what the walk gave last
   device::Ring ring_;
+  RingAllocator* allocator_ = nullptr;
+  RingPlace place_;
   device::Device* device_ = nullptr;
   device::CQNumber number_ = 0;
   CompletionChannel* channel_ = nullptr;

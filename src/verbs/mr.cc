@@ -20,6 +20,8 @@ bool wraps(std::uint64_t first, std::uint64_t octets) {
 bool is_mapped(std::uint64_t address, std::uint64_t octets) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::uint64_t start = address & ~(page - 1);
+  // The kernel would round a length this close to 2^64 up to 0, and find nothing amiss.
+  if (octets > std::numeric_limits<std::uint64_t>::max() - 2 * page) return false;
   // MS_ASYNC does nothing but walk the mappings, and says ENOMEM where there is none.
   return msync(reinterpret_cast<void*>(start), address - start + octets, MS_ASYNC) == 0 ||
          errno != ENOMEM;
@@ -29,6 +31,9 @@ Result<void> check(const RegionShape& shape) {
   constexpr std::uint32_t kRemoteChange = device::kRemoteWrite | device::kRemoteAtomic;
   if ((shape.access & kRemoteChange) != 0 && (shape.access & device::kLocalWrite) == 0) {
     return Error{EINVAL, "remote write and atomic access need local write access"};
+  }
+  if (shape.everything && (!shape.on_demand || (shape.access & device::kZeroBased) != 0)) {
+    return Error{EINVAL, "a region of all memory is on demand, and its offsets are addresses"};
   }
   if (wraps(shape.address, shape.octets) || wraps(shape.base_to, shape.octets)) {
     return Error{EINVAL, "the region passes the end of the address space"};
@@ -41,6 +46,8 @@ Result<void> check(const RegionShape& shape) {
 }
 
 device::RegionRequest request(PD& pd, const RegionShape& shape) {
+  // Nothing is ever at address 0, by which the device knows that there is no memory.
+  if (shape.everything) return {pd.number(), shape.access, 1, shape.octets - 1, 1};
   return {pd.number(), shape.access, shape.address, shape.octets, shape.base_to};
 }
 
@@ -70,6 +77,7 @@ Result<void> MR::reopen(PD& pd, const RegionShape& shape) {
 Result<void> MR::close() {
   if (auto done = pd_->device().deregister_region(stag_); !done) return done;
   pd_->uses().drop();
+  stag_ = 0;
   return {};
 }
 

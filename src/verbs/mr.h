@@ -15,6 +15,9 @@ struct RegionShape {
   std::uint64_t base_to = 0;
   std::uint32_t access = 0;
   bool on_demand = false;  ///< its memory need not be there yet
+  /// All memory that the process has and will have: address and base_to are 0, octets is the
+  /// largest number there is. It has to be on demand.
+  bool everything = false;
 };
 
 /// Calls match `open reopen* close`. Threads: any for reads; open, reopen and close exclude all
@@ -26,6 +29,7 @@ class MR {
   Result<void> open(PD& pd, const RegionShape& shape);
   /// Changes the region in place; the STag stays. `pd` may be another one.
   Result<void> reopen(PD& pd, const RegionShape& shape);
+  /// From then on the device refuses whatever is asked of it.
   Result<void> close();
 
   std::uint32_t stag() const { return stag_; }

@@ -31,10 +31,13 @@ class PD {
     number_ = *number;
     return {};
   }
-  /// EBUSY while a region or a queue belongs to it.
+  /// EBUSY while a region or a queue belongs to it. From then on the device refuses whatever is
+  /// asked of it.
   Result<void> close() {
     if (uses_.any()) return Error{EBUSY, "the protection domain is in use"};
-    return device_->destroy_pd(number_);
+    if (auto done = device_->destroy_pd(number_); !done) return done;
+    number_ = 0;
+    return {};
   }
 
   device::Device& device() { return *device_; }

@@ -31,6 +31,15 @@ Result<void> QP::open(const QPShape& shape, AsyncQueue& async, void* owner) {
     return Error{EINVAL, "too much inline data"};
   }
 
+  auto send_place = RingPlace::take(shape.allocator, RingKind::Send, device::send_ring(request));
+  if (!send_place) return send_place.error();
+  auto receive_place =
+      RingPlace::take(own_receives ? shape.allocator : nullptr, RingKind::Receive,
+                      device::receive_ring(request.receive_depth, request.receive_sges));
+  if (!receive_place) return receive_place.error();
+  request.send_place = send_place->memory();
+  request.receive_place = receive_place->memory();
+
   // Set before the device knows the QP: from then on it may report.
   shape_ = shape;
   async_ = &async;
@@ -47,6 +56,8 @@ Result<void> QP::open(const QPShape& shape, AsyncQueue& async, void* owner) {
     public_number_ = *name;
   }
   send_ = face->send;
+  send_place_ = std::move(*send_place);
+  receive_place_ = std::move(*receive_place);
   shape_.send_depth = face->send.capacity();
   shape_.send_sges = face->send_sges;
   shape_.inline_octets = face->inline_octets;
@@ -66,6 +77,8 @@ Result<void> QP::open(const QPShape& shape, AsyncQueue& async, void* owner) {
 
 Result<void> QP::close() {
   if (auto done = shape_.pd->device().destroy_qp(number_); !done) return done;
+  send_place_.give_back();
+  receive_place_.give_back();
   // The number may be given out again, and a completion under it would then be taken for one of
   // the new QP.
   purge();

@@ -12,6 +12,7 @@
 #include "verbs/pd.h"
 #include "verbs/places.h"
 #include "verbs/receive_queue.h"
+#include "verbs/ring_place.h"
 #include "verbs/spin_lock.h"
 #include "verbs/srq.h"
 
@@ -29,6 +30,7 @@ struct QPShape {
   std::uint32_t inline_octets = 0;
   bool signal_all = false;           ///< every send queue entry gives a completion
   bool named = false;                ///< may be paired: its public number is its name
+  RingAllocator* allocator = nullptr;  ///< if not null, it outlives the QP, whose rings it places
 };
 
 /// Calls match `open use* close`. Threads: any; close excludes all others.
@@ -135,6 +137,7 @@ class QP {
   OpenSends open_sends_;
   ReceiveQueue receives_;
   QPShape shape_;
+  RingPlace send_place_, receive_place_;
   device::QPNumber number_ = 0;
   std::uint32_t public_number_ = 0;
   AsyncQueue* async_ = nullptr;

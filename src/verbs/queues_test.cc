@@ -350,6 +350,44 @@ TEST_F(QueuesTest, RegionsAreCheckedBeforeTheDeviceSeesThem) {
   EXPECT_EQ(code({address, 4096, ~0ull - 4095, 0}), 0) << "up to the last TO";
 }
 
+TEST_F(QueuesTest, ARegionOfAllMemoryIsOnDemandOrNotAtAll) {
+  constexpr std::uint64_t kMost = ~std::uint64_t{0};
+  MR mr;
+  ASSERT_TRUE(mr.open(pd, {.octets = kMost, .on_demand = true, .everything = true}));
+  const device::RegionRequest& seen = device.region(mr.stag());
+  EXPECT_EQ(seen.address, 1u) << "null is no memory";
+  EXPECT_EQ(seen.base_to, seen.address) << "an offset is an address";
+  EXPECT_EQ(seen.octets, kMost - 1);
+  EXPECT_EQ(seen.access, 0u);
+  EXPECT_EQ(mr.shape().octets, kMost);
+  // No longer on demand, it would have to be there.
+  EXPECT_EQ(mr.reopen(pd, {.octets = kMost, .everything = true}).error().code, EINVAL);
+  EXPECT_EQ(
+      mr.reopen(
+            pd,
+            {.octets = kMost, .access = device::kZeroBased, .on_demand = true, .everything = true})
+          .error()
+          .code,
+      EINVAL);
+  EXPECT_TRUE(mr.close());
+  // Lengths that the kernel would round up to 0.
+  for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4096}}) {
+    EXPECT_EQ(mr.open(pd, {first, kMost - first, first, 0}).error().code, EFAULT) << first;
+  }
+}
+
+TEST_F(QueuesTest, WhatIsClosedStaysClosed) {
+  PD other;
+  ASSERT_TRUE(other.open(device));
+  MR mr;
+  ASSERT_TRUE(mr.open(other, {0, 0, 0, 0}));
+  ASSERT_TRUE(mr.close());
+  ASSERT_TRUE(other.close());
+  // Their numbers may be somebody else's by now.
+  EXPECT_EQ(mr.stag(), 0u);
+  EXPECT_EQ(other.number(), 0u);
+}
+
 TEST_F(QueuesTest, MemoryThatIsNotThereIsRefused) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* two = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -8,16 +8,20 @@
 namespace weft::verbs {
 
 Result<void> SRQ::open(PD& pd, std::uint32_t depth, std::uint32_t sges, AsyncQueue& async,
-                       void* owner) {
+                       void* owner, RingAllocator* allocator) {
   if (depth == 0 || depth > device::kQueueDepthMax) {
     return Error{EINVAL, "SRQ depth out of range"};
   }
   if (sges == 0) sges = 1;
   if (sges > device::kSGECountMax) return Error{EINVAL, "too many SGEs"};
+  auto place =
+      RingPlace::take(allocator, RingKind::SharedReceive, device::receive_ring(depth, sges));
+  if (!place) return place.error();
   async_ = &async;
   async_events_.owner = owner;
-  auto face = pd.device().create_srq(pd.number(), depth, sges, to_cookie(this));
+  auto face = pd.device().create_srq(pd.number(), depth, sges, to_cookie(this), place->memory());
   if (!face) return face.error();
+  place_ = std::move(*place);
   pd_ = &pd;
   number_ = face->number;
   receives_.open(face->receive, face->sges);
@@ -28,6 +32,7 @@ Result<void> SRQ::open(PD& pd, std::uint32_t depth, std::uint32_t sges, AsyncQue
 Result<void> SRQ::close() {
   if (uses_.any()) return Error{EBUSY, "the SRQ is in use"};
   if (auto done = pd_->device().destroy_srq(number_); !done) return done;
+  place_.give_back();
   async_->retire(async_events_);
   pd_->uses().drop();
   return {};

@@ -9,15 +9,17 @@
 #include "verbs/async_queue.h"
 #include "verbs/pd.h"
 #include "verbs/receive_queue.h"
+#include "verbs/ring_place.h"
 
 namespace weft::verbs {
 
 /// Calls match `open use* close`. Threads: any; close excludes all others.
 class SRQ {
  public:
-  /// Error: EINVAL (depth not in 1..kQueueDepthMax, sges not in 1..kSGECountMax), ENOMEM.
-  Result<void> open(PD& pd, std::uint32_t depth, std::uint32_t sges, AsyncQueue& async,
-                    void* owner);
+  /// `allocator` as for CQ::open. Error: EINVAL (depth not in 1..kQueueDepthMax, sges not in
+  /// 1..kSGECountMax), ENOMEM.
+  Result<void> open(PD& pd, std::uint32_t depth, std::uint32_t sges, AsyncQueue& async, void* owner,
+                    RingAllocator* allocator = nullptr);
   /// EBUSY while a QP uses it. Waits for unacknowledged events.
   Result<void> close();
 
@@ -39,6 +41,7 @@ class SRQ {
 
  private:
   ReceiveQueue receives_;
+  RingPlace place_;
   PD* pd_ = nullptr;
   device::SRQNumber number_ = 0;
   std::atomic<std::uint32_t> limit_{0};

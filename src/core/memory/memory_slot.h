@@ -28,6 +28,13 @@ constexpr std::uint32_t index_of(std::uint32_t stag) {
   return stag >> kSTagKeyBits;
 }
 
+/// As a number: a region may be as large as the address space, and then the offset is more than a
+/// pointer may be moved by.
+inline std::uint8_t* place_at(std::uint8_t* address, std::uint64_t offset) {
+  const auto first = reinterpret_cast<std::uintptr_t>(address);
+  return reinterpret_cast<std::uint8_t*>(static_cast<std::uintptr_t>(first + offset));
+}
+
 /// Does [base, base + octets) pass 2^64? Ending exactly there does not.
 constexpr bool passes_top(std::uint64_t base, std::uint64_t octets) {
   return octets != 0 && octets - 1 > ~std::uint64_t{0} - base;

@@ -239,7 +239,7 @@ Result<std::uint8_t*, MemoryFault> MemoryTable::check(STag stag, std::uint64_t t
     if (octets > kNullOctets) return MemoryFault::Bounds;
     return region.address + ((rights & kLocalWrite) != 0 ? 0 : kNullOctets);
   }
-  return region.address + offset;
+  return place_at(region.address, offset);
 }
 
 Result<void, MemoryFault> MemoryTable::invalidate(STag stag, Requester requester) {
@@ -265,6 +265,19 @@ Result<void, MemoryFault> MemoryTable::invalidate_for_peer(STag stag, Requester 
   const Slot* const slot = region_of(stag);
   if (slot != nullptr && slot->attributes.stream.value == 0) return MemoryFault::NotAssociated;
   return invalidate(stag, requester);
+}
+
+bool MemoryTable::holds(PD pd, const std::uint8_t* address, std::uint64_t octets) const {
+  const auto first = reinterpret_cast<std::uintptr_t>(address);
+  for (std::uint32_t i = 0; i < fresh_; ++i) {
+    const Slot& slot = slots_[i];
+    if (slot.state != Slot::State::Valid || slot.is_window()) continue;
+    const RegionAttributes& region = slot.attributes;
+    const std::uint64_t offset = first - reinterpret_cast<std::uintptr_t>(region.address);
+    const std::uint64_t size = (region.access & kNull) != 0 ? 2 * kNullOctets : region.octets;
+    if (region.pd == pd && offset < size && octets <= size - offset) return true;
+  }
+  return false;
 }
 
 std::uint32_t MemoryTable::region_count(PD pd) const {

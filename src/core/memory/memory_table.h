@@ -154,6 +154,9 @@ class MemoryTable {
   /// none. Costs nothing when no window is tied to any stream.
   void release_stream(StreamId);
 
+  /// Is there a Valid region of `pd` with all of this memory, of at least one octet? Looks at every
+  /// slot ever used.
+  bool holds(PD pd, const std::uint8_t* address, std::uint64_t octets) const;
   /// Regions and windows that hold `pd`: such a PD cannot be destroyed. Looks at every slot ever
   /// used.
   std::uint32_t region_count(PD) const;

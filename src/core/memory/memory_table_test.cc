@@ -113,6 +113,72 @@ TEST(MemoryTable, AnAccessThatPassesTheTopOfTheOffsetsIsAWrapNotABoundsFault) {
   EXPECT_EQ(outcome(f.table.check(top, kTop - 16, 1, 0, kPD)), "Bounds");
 }
 
+/// All memory from the second octet on: what a region of the whole process is.
+RegionAttributes everything(std::uint32_t access) {
+  return {.pd = kPD,
+          .access = access,
+          .base_to = 1,
+          .address = reinterpret_cast<std::uint8_t*>(1),
+          .octets = kTop - 1};
+}
+
+//= SEC-02
+TEST(MemoryTable, ARegionOfAllMemoryIsExactAtBothEnds) {
+  Fixture f;
+  const STag stag = f.add(everything(0));
+  const auto check = [&](std::uint64_t to, std::uint64_t n) {
+    return f.table.check(stag, to, n, 0, kPD);
+  };
+  for (const std::uint64_t to : {std::uint64_t{1}, std::uint64_t{0x7fffdeadbeef},
+                                 std::uint64_t{1} << 63, 0xffff800000000000u, kTop - 1}) {
+    const auto place = check(to, 1);
+    ASSERT_TRUE(place.ok()) << to;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(*place), to) << "an offset is an address";
+  }
+  EXPECT_TRUE(check(1, kTop - 1).ok());
+  EXPECT_EQ(outcome(check(1, kTop)), "Bounds") << "ends exactly at 2^64";
+  EXPECT_EQ(outcome(check(2, kTop)), "Wrap");
+  EXPECT_EQ(outcome(check(kTop - 1, 2)), "Bounds");
+  EXPECT_EQ(outcome(check(kTop, 1)), "Bounds");
+  EXPECT_EQ(outcome(check(kTop, 2)), "Wrap");
+  EXPECT_EQ(outcome(check(0, 1)), "Bounds") << "there is nothing at the null pointer";
+  EXPECT_EQ(outcome(check(0, 2)), "Bounds");
+  // It gives no right that it was not made with, and lets no other domain in.
+  for (const std::uint32_t right : {kLocalWrite, kRemoteRead, kRemoteWrite, kRemoteAtomic}) {
+    EXPECT_EQ(outcome(f.table.check(stag, 0x1000, 8, right, kPD)), "Access") << right;
+  }
+  EXPECT_EQ(outcome(f.table.check(stag, 0x1000, 8, 0, kOtherPD)), "NotAssociated");
+  // One octet more would pass the end, if it began any later.
+  RegionAttributes longer = everything(0);
+  longer.octets = kTop;
+  EXPECT_TRUE(f.table.register_region(longer, 2).ok());
+  longer.base_to = 2;
+  EXPECT_EQ(f.table.register_region(longer, 3).error().code, EINVAL);
+}
+
+TEST(MemoryTable, TellsWhetherMemoryIsHeldByAnyRegionOfAPD) {
+  Fixture f;
+  EXPECT_FALSE(f.table.holds(kPD, memory, 1));
+  const STag small = f.add(region(0, 100));
+  EXPECT_TRUE(f.table.holds(kPD, memory, 100));
+  EXPECT_TRUE(f.table.holds(kPD, memory + 99, 1));
+  EXPECT_FALSE(f.table.holds(kPD, memory, 101));
+  EXPECT_FALSE(f.table.holds(kPD, memory + 100, 1));
+  EXPECT_FALSE(f.table.holds(kPD, memory - 1, 2));
+  EXPECT_FALSE(f.table.holds(kOtherPD, memory, 100));
+  const STag all = f.add(everything(0));
+  EXPECT_TRUE(f.table.holds(kPD, memory + 50, 100));
+  EXPECT_FALSE(f.table.holds(kOtherPD, memory, 1));
+  ASSERT_TRUE(f.table.deregister(small).ok());
+  EXPECT_TRUE(f.table.holds(kPD, memory, 100));
+  ASSERT_TRUE(f.table.invalidate(all, kPD).ok());
+  EXPECT_FALSE(f.table.holds(kPD, memory, 1));
+  // Of a null region: the memory that stands for it, not the length that it claims.
+  f.add({.pd = kPD, .access = kLocalWrite | kNull, .address = memory, .octets = kTop});
+  EXPECT_TRUE(f.table.holds(kPD, memory + 5, 2 * kNullOctets - 5));
+  EXPECT_FALSE(f.table.holds(kPD, memory + 5, 2 * kNullOctets - 4));
+}
+
 //= SEC-02
 TEST(MemoryTable, AZeroBasedRegionStartsAtOffsetZero) {
   Fixture f;

@@ -59,7 +59,7 @@ Result<void, BindFault> MemoryTable::bind(const WindowBinding& binding, Requeste
   const RegionAttributes& whole = region->attributes;
   window->attributes.access = binding.access & kWindowRights;
   window->attributes.base_to = (binding.access & kZeroBased) != 0 ? 0 : binding.to;
-  window->attributes.address = whole.address + (binding.to - whole.base_to);
+  window->attributes.address = place_at(whole.address, binding.to - whole.base_to);
   window->attributes.octets = binding.octets;
   window->region = number_of(*region) + 1;
   window->state = Slot::State::Valid;

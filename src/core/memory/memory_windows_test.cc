@@ -173,6 +173,30 @@ TEST_P(MemoryWindows, BindingChecksWhatItIsGiven) {
   EXPECT_EQ(f.bind({window, read_only, kBase, 1000, kRemoteRead}), "ok") << "reads need no right";
 }
 
+TEST(MemoryWindow, OpensAnyPartOfARegionOfAllMemoryAndNoMore) {
+  Fixture f;
+  const STag region = *f.table.register_region({.pd = kPD,
+                                                .access = kLocalWrite | kWindowBind,
+                                                .base_to = 1,
+                                                .address = reinterpret_cast<std::uint8_t*>(1),
+                                                .octets = kTop - 1},
+                                               7);
+  const STag window = f.window(WindowKind::Type1);
+  const auto here = reinterpret_cast<std::uintptr_t>(memory);
+  ASSERT_EQ(f.bind({window, region, here, 16, kRemoteRead}), "ok");
+  EXPECT_EQ(*f.table.check(window, here + 8, 8, kRemoteRead, kPD), memory + 8);
+  EXPECT_EQ(f.check(window, here + 8, 9), "Bounds");
+  EXPECT_EQ(f.check(region, here, 1), "Access") << "the region itself is not for peers";
+  // The last octet that it has, and the one behind it.
+  ASSERT_EQ(f.bind({window, region, kTop - 1, 1, kRemoteRead | kZeroBased}), "ok");
+  EXPECT_EQ(f.check(window, 0, 1), "ok");
+  EXPECT_EQ(f.check(window, 1, 1), "Bounds");
+  EXPECT_EQ(f.bind({window, region, kTop - 1, 2, kRemoteRead}), "Bounds");
+  EXPECT_EQ(f.bind({window, region, kTop, 1, kRemoteRead}), "Bounds");
+  EXPECT_EQ(f.bind({window, region, 0, 1, kRemoteRead}), "Bounds");
+  EXPECT_EQ(f.bind({window, region, 1, kTop, kRemoteRead}), "Bounds");
+}
+
 TEST(MemoryWindow, AFailedBindLeavesTheWindowAsItWas) {
   Fixture f;
   const STag region = f.region(), window = f.window(WindowKind::Type1);

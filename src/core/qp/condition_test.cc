@@ -416,7 +416,8 @@ const ReceiveCondition kReceiveConditions[] = {
      [](const Targets&, const Region& b) { return std::vector<SGE>(5, b.sge(8)); }},
 };
 
-//= RDM-26
+// The peer is told of which message it is: it may want to know that it did not arrive.
+//= RDM-26 RDM-27 DDP-22
 TEST(QPConditions, ABadReceiveIsOurOwnFault) {
   for (const ReceiveCondition& c : kReceiveConditions) {
     SCOPED_TRACE(c.what);
@@ -424,8 +425,9 @@ TEST(QPConditions, ABadReceiveIsOurOwnFault) {
     victim.end.queues.receives.clear();
     victim.end.receive(c.sges(victim.targets, victim.buffer));
     victim.end.receive({victim.buffer.sge()});
-    victim.end.deliver(fpdu(send(1, bytes("payload"))));
-    EXPECT_EQ(ulpdus(victim.end.transmit_all()), only(terminate(0x0000)));
+    const Bytes segment = send(1, bytes("payload"));
+    victim.end.deliver(fpdu(segment));
+    EXPECT_EQ(ulpdus(victim.end.transmit_all()), only(terminate(0x1000, segment)));
     EXPECT_EQ(statuses(victim.end.queues.received), (std::vector{c.status, kFlushed}));
   }
 }
@@ -448,8 +450,9 @@ TEST(QPConditions, PagesThatVanished) {
   {
     Victim victim;
     victim.end.mover.unmap(victim.buffer.data(), 64);
-    victim.end.deliver(fpdu(send(1, bytes("payload"))));
-    EXPECT_EQ(ulpdus(victim.end.transmit_all()), only(terminate(0x0000)));
+    const Bytes segment = send(1, bytes("payload"));
+    victim.end.deliver(fpdu(segment));
+    EXPECT_EQ(ulpdus(victim.end.transmit_all()), only(terminate(0x1000, segment)));
     EXPECT_EQ(statuses(victim.end.queues.received),
               (std::vector{WorkStatus::LocalProtection, kFlushed}));
   }

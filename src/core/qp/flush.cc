@@ -2,6 +2,17 @@
 #include "core/qp/qp.h"
 
 namespace weft::core {
+namespace {
+
+template <typename Works>
+bool any_failed(Works& works) {
+  for (std::uint32_t i = 0; i < works.size(); ++i) {
+    if (works[i].phase == WorkPhase::Failed) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 //= RDM-19 RDM-20
 // Completes from the front what is done. A Send or Write is done when the transport took its last
@@ -31,10 +42,14 @@ void QP::complete_work(const OpenWork& work, WorkStatus status) {
 void QP::flush_queues() {
   if (state_ != QPState::Terminate && state_ != QPState::Error) return;
   if (peer_gone_) return;  // until fail_unreachable, or the consumer asks for Error or Idle
-  // What explains the end comes before what only follows from it.
-  if (lost_status_ == WorkStatus::RetryExceeded) flush_sends();
+  const bool taken = state_ == QPState::Error || accepted_ >= flush_position_;
+  // What explains the end comes before what only follows from it, and be it that this has to wait.
+  if (lost_status_ == WorkStatus::RetryExceeded || any_failed(open_work_)) {
+    if (!taken) return;
+    flush_sends();
+  }
   flush_receives();
-  if (state_ == QPState::Error || accepted_ >= flush_position_) flush_sends();
+  if (taken) flush_sends();
 }
 
 void QP::flush_sends() {

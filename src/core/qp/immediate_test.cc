@@ -210,8 +210,9 @@ TEST(QPImmediate, IntoABadReceiveIsOurOwnFault) {
   End b;
   b.bind(Role::Responder);
   b.receive(std::vector<SGE>(5));
-  b.deliver(fpdu(immediate(1, 7)));
-  EXPECT_EQ(ulpdus(b.transmit_all()), only(terminate(0x0000)));
+  const Bytes segment = immediate(1, 7);
+  b.deliver(fpdu(segment));
+  EXPECT_EQ(ulpdus(b.transmit_all()), only(terminate(0x1000, segment)));
   EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalQPOperation});
 }
 

@@ -31,9 +31,11 @@ QP::SegmentFate QP::handle_send(const ArrivedSegment& segment, UlpduCursor& payl
   }
   const WorkStatus placed = scatter(payload);
   if (placed != WorkStatus::Success) {
-    // The buffer is ours to have got right: the peer did nothing wrong.
+    // The buffer is ours to have got right: the peer did nothing wrong. Still it is told which
+    // message did not arrive. RDMAP's local catastrophic error could not say so, for it never has
+    // a header (RFC 5040 §4.8); that of DDP, which is the layer that places, has one.
     complete_receive(placed, false);
-    protocol_error(wire::TermError::RDMAPLocalCatastrophic, nullptr, now);
+    protocol_error(wire::TermError::DDPLocalCatastrophic, &segment, now);
     return SegmentFate::Consumed;
   }
   receive_.received += static_cast<std::uint32_t>(octets);
@@ -58,7 +60,7 @@ bool QP::open_receive(const ArrivedSegment& segment, Instant now) {
   receive_.id = wr.id;
   if (wr.sges.size() > config_.receive_sges) {
     complete_receive(WorkStatus::LocalQPOperation, false);
-    protocol_error(wire::TermError::RDMAPLocalCatastrophic, nullptr, now);
+    protocol_error(wire::TermError::DDPLocalCatastrophic, &segment, now);
     return false;
   }
   receive_.sge_count = static_cast<std::uint32_t>(wr.sges.size());

@@ -76,12 +76,14 @@ void QP::handle_terminate(UlpduCursor& payload, Instant now) {
 }
 
 // At most one WR ends with the peer's reason, and only if the Terminate can be about it: an error
-// of the remote protection or operation kind, or of DDP. The quoted headers name the message.
+// of the remote protection or operation kind, or of DDP. The quoted headers name the message. A
+// catastrophe of the peer's own is about a message only if the peer quotes it: one that it had no
+// usable receive for.
 void QP::blame_work(const wire::Terminate& message) {
   const std::uint8_t layer = wire::layer(message.error), etype = wire::etype(message.error);
-  if (layer > 1 || etype == 0) return;
   std::optional<wire::DDPHeader> quoted;
   if (!message.ddp_header.empty()) quoted = wire::DDPHeader::parse(message.ddp_header);
+  if (layer > 1 || (etype == 0 && !quoted)) return;
   const std::size_t segment_octets =
       message.ddp_segment_octets ? std::size_t{*message.ddp_segment_octets} : 0;
 

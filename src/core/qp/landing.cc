@@ -17,6 +17,9 @@ std::optional<ArrivedSegment> front_segment(Octets head) {
   const auto ddp = wire::DDPHeader::parse(ulpdu);
   if (!ddp) return {};
   segment.ddp = *ddp;
+  // What a Terminate would quote.
+  segment.raw_octets = ddp->octets();
+  std::copy_n(ulpdu.begin(), segment.raw_octets, segment.raw);
   return segment;
 }
 
@@ -123,7 +126,7 @@ void QP::handle_landing_fault(Octets head, Instant now) {
                      now);
   }
   if (receive_.open) complete_receive(WorkStatus::LocalProtection, false);
-  protocol_error(wire::TermError::RDMAPLocalCatastrophic, nullptr, now);
+  protocol_error(wire::TermError::DDPLocalCatastrophic, segment ? &*segment : nullptr, now);
 }
 
 }  // namespace weft::core

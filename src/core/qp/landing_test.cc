@@ -245,13 +245,14 @@ TEST(QPLanding, DamagedOctetsCompleteNothing) {
 
 TEST(QPLanding, MemoryTakenBackOnTheWayIsOurError) {
   Receiver b(Role::Initiator);
-  const Bytes head = cut(send(1, pattern(kPayload)));
+  const Bytes segment = send(1, pattern(kPayload));
+  const Bytes head = cut(segment);
   ASSERT_TRUE(find(b, head));
   ASSERT_TRUE(b.table.deregister(b.buffer.stag).ok());
   EXPECT_FALSE(find(b, head));
   b.qp->handle_landing_fault(head, b.now);
   EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalProtection});
-  EXPECT_EQ(ulpdus(b.transmit()), only(terminate(0x0000)));
+  EXPECT_EQ(ulpdus(b.transmit()), only(terminate(0x1000, segment)));
   // What is left of the FPDU is dropped, whatever it looks like.
   b.deliver(head);
   EXPECT_TRUE(b.arrived.empty());
@@ -260,10 +261,22 @@ TEST(QPLanding, MemoryTakenBackOnTheWayIsOurError) {
 TEST(QPLanding, MemoryUnmappedBeforeItWasJudgedIsOurError) {
   Receiver b(Role::Initiator);
   b.mover.unmap(b.buffer.data(), kPayload);
-  const Bytes octets = fpdu(send(1, pattern(kPayload)));
+  const Bytes segment = send(1, pattern(kPayload));
+  const Bytes octets = fpdu(segment);
   EXPECT_EQ(land(b, octets, 20).consumed, octets.size());
   EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalProtection});
-  EXPECT_EQ(ulpdus(b.transmit()), only(terminate(0x0000)));
+  EXPECT_EQ(ulpdus(b.transmit()), only(terminate(0x1000, segment)));
+}
+
+// Found before the CRC was seen, from the header alone.
+TEST(QPLanding, AReceiveThatIsNoGoodIsOurErrorAboutThatMessage) {
+  End b;
+  b.bind(Role::Initiator);
+  b.receive(std::vector<SGE>(5));
+  const Bytes segment = send(1, pattern(kPayload));
+  EXPECT_FALSE(find(b, cut(segment)));
+  EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalQPOperation});
+  EXPECT_EQ(ulpdus(b.transmit()), only(terminate(0x1000, segment)));
 }
 
 TEST(QPLanding, WhoeverUsesTheMemoryInBetweenDoesNotSpoilTheCRC) {

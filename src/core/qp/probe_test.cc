@@ -85,6 +85,22 @@ TEST_F(QPProbe, ASendThatDoesNotFitComesBackToo) {
             (std::vector{WorkStatus::Success, WorkStatus::RemoteOperation}));
 }
 
+TEST_F(QPProbe, ASendWhoseReceiveCannotBeUsedComesBackToo) {
+  const Region gone = pair.b.region(16);
+  pair.b.receive();
+  pair.b.receive({gone.sge()});
+  ASSERT_TRUE(pair.b.table.deregister(gone.stag).ok());
+  pair.a.send(std::vector<SGE>{});
+  pair.a.send("of no use");
+  pair.a.send("behind it");
+  transmit();
+  answer();
+  EXPECT_EQ(statuses(pair.b.queues.received),
+            (std::vector{WorkStatus::Success, WorkStatus::LocalProtection}));
+  EXPECT_EQ(statuses(pair.a.queues.sent),
+            (std::vector{WorkStatus::Success, WorkStatus::RemoteOperation, WorkStatus::Flushed}));
+}
+
 TEST_F(QPProbe, ASendWaitsForItsReceive) {
   pair.a.send("early");
   transmit();

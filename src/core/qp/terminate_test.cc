@@ -161,16 +161,54 @@ TEST(QPTerminate, BlamesTheWorkItIsAbout) {
     Guilt g;
     EXPECT_EQ(g.after(terminate(0x0109, g.sent[3])), (V{kF, kF, kF, kA}));
   }
+  {
+    // The peer's own trouble, with the message that met it: its receive could not be used.
+    Guilt g;
+    EXPECT_EQ(g.after(terminate(0x1000, g.sent[3])), (V{kF, kF, kF, kO}));
+  }
   EXPECT_EQ(Guilt().after(terminate(0x0109)), (V{kF, kF, kF, kA}));
   EXPECT_EQ(Guilt().after(terminate(0x1101)), (V{kF, kF, kA, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x1205)), (V{kF, kF, kF, kO}));
   // About none of ours: the peer's own trouble, the LLP's, or a message we have not sent.
   EXPECT_EQ(Guilt().after(terminate(0x0000)), (V{kF, kF, kF, kF}));
+  EXPECT_EQ(Guilt().after(terminate(0x1000)), (V{kF, kF, kF, kF}));
+  EXPECT_EQ(Guilt().after(terminate(0x1000, send(7))), (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x0207)), (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x2002)), (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x1100, tagged(wire::Opcode::Write, {0x999900}, 0))),
             (V{kF, kF, kF, kF}));
   EXPECT_EQ(Guilt().after(terminate(0x0101, read_request(3, {}), true)), (V{kF, kF, kF, kF}));
+}
+
+// Who reads completions in their order learns first why the stream ended.
+TEST(QPTerminate, TheWorkThatIsToBlameCompletesBeforeAnythingIsFlushed) {
+  End a;
+  a.bind();
+  a.receive();
+  const Region sink = a.region(64);
+  a.read({sink.sge(8)}, {0x111100}, 0x100);
+  const auto sent = ulpdus(a.transmit_all());
+  a.deliver(fpdu(terminate(0x0101, sent[0], true)));
+  ASSERT_EQ(a.queues.all.size(), 2u);
+  EXPECT_EQ(a.queues.all[0].status, WorkStatus::RemoteAccess);
+  EXPECT_EQ(a.queues.all[1].opcode, WorkOpcode::Receive);
+  EXPECT_EQ(a.queues.all[1].status, WorkStatus::Flushed);
+}
+
+// Not even while the transport still sends from its memory.
+TEST(QPTerminate, NothingIsFlushedBeforeTheWorkThatIsToBlame) {
+  End a;
+  a.bind();
+  a.receive();
+  const Region sink = a.region(64);
+  a.read({sink.sge(8)}, {0x111100}, 0x100);
+  const Bytes octets = a.transmit(false);
+  a.deliver(fpdu(terminate(0x0101, ulpdus(octets)[0], true)));
+  EXPECT_TRUE(a.queues.all.empty());
+  a.qp->handle_sent(octets.size(), a.now);
+  a.drain();
+  ASSERT_EQ(a.queues.all.size(), 2u);
+  EXPECT_EQ(a.queues.all[0].status, WorkStatus::RemoteAccess);
 }
 
 // Writes that lie next to each other and over each other in one region: the quoted segment is the

@@ -1,10 +1,12 @@
 // Address attributes from what arrived: the answer's path, and a GID's Ethernet address.
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 #include "front/libibverbs/export.h"
 
@@ -20,7 +22,9 @@ int gid_index(ibv_context* context, std::uint8_t port, const ibv_gid& gid) {
   ibv_gid entry;
   for (int index = 0; index < kGidsMax; ++index) {
     if (ibv_query_gid(context, port, index, &entry) != 0) break;
-    if (std::memcmp(entry.raw, gid.raw, sizeof gid.raw) == 0) return index;
+    const bool in_use = std::any_of(std::begin(entry.raw), std::end(entry.raw),
+                                    [](std::uint8_t octet) { return octet != 0; });
+    if (in_use && std::memcmp(entry.raw, gid.raw, sizeof gid.raw) == 0) return index;
   }
   errno = ENOENT;
   return -1;

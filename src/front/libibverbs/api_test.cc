@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -137,12 +139,18 @@ TEST_F(APITest, GIDs) {
                     std::memcmp(gid.raw + 12, &loopback, 4) == 0;
   }
   EXPECT_TRUE(has_loopback);
-  EXPECT_EQ(ibv_query_gid(context, 1, static_cast<int>(count), &gid), -1);
+  ibv_port_attr port;
+  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  EXPECT_GT(port.gid_tbl_len, count) << "there is room for another address";
+  EXPECT_EQ(ibv_query_gid(context, 1, static_cast<int>(count), &gid), 0);
+  EXPECT_TRUE(std::all_of(std::begin(gid.raw), std::end(gid.raw), [](auto o) { return o == 0; }));
+  EXPECT_EQ(ibv_query_gid(context, 1, port.gid_tbl_len, &gid), -1);
   EXPECT_EQ(ibv_query_gid(context, 1, -1, &gid), -1);
   EXPECT_EQ(ibv_query_gid(context, 2, 0, &gid), -1);
   EXPECT_EQ(ibv_query_gid_table(context, entries, 1, 0), -EINVAL);
   ibv_gid_entry entry;
   EXPECT_EQ(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
+  EXPECT_EQ(ibv_query_gid_ex(context, 1, static_cast<std::uint32_t>(count), &entry, 0), ENODATA);
   EXPECT_EQ(ibv_query_gid_ex(context, 1, 9999, &entry, 0), ENODATA);
   EXPECT_EQ(ibv_query_gid_ex(context, 1, 0, &entry, 1), EINVAL);
   __be16 pkey;
@@ -186,8 +194,6 @@ TEST_F(APITest, Regions) {
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 
   EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 1, 0, -1, 0), nullptr);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-  EXPECT_EQ(ibv_import_mr(pd, 1), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
@@ -391,7 +397,6 @@ TEST_F(APITest, WhatWeDoNotHaveAnswersSo) {
   ibv_qp_open_attr open = {};
   EXPECT_TRUE(refused(ibv_open_qp(context, &open)));
   EXPECT_TRUE(refused(ibv_import_device(0)));
-  EXPECT_TRUE(refused(ibv_import_pd(context, 0)));
   EXPECT_TRUE(refused(ibv_import_dm(context, 0)));
   EXPECT_EQ(ibv_fork_init(), 0);
 }

@@ -1,5 +1,8 @@
 // Opening a device: the context, its operation tables, and what a fork makes of it.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -17,6 +20,7 @@ namespace {
 struct OpenContexts {
   std::mutex lock;
   ContextObject* first = nullptr;
+  Opening last_opening = 0;
 };
 OpenContexts& open_contexts() {
   static auto* const contexts = new OpenContexts;
@@ -38,6 +42,12 @@ void shut_after_fork(ContextObject* context) {
   };
 }
 
+void unlock_after_fork() {
+  HandleTable<SharedMR>::instance().after_fork();
+  HandleTable<SharedPD>::instance().after_fork();
+  open_contexts().lock.unlock();
+}
+
 }  // namespace
 
 void register_fork_handlers() {
@@ -46,14 +56,19 @@ void register_fork_handlers() {
     // First the runtime's handlers, then ours: in the child they run in this order, and ours asks
     // for the generation that the runtime's has counted up.
     verbs::ProcessRuntime::instance();
-    pthread_atfork([] { open_contexts().lock.lock(); }, [] { open_contexts().lock.unlock(); },
-                   [] {
-                     OpenContexts& contexts = open_contexts();
-                     for (ContextObject* c = contexts.first; c != nullptr; c = c->next) {
-                       if (!c->alive()) shut_after_fork(c);
-                     }
-                     contexts.lock.unlock();
-                   });
+    pthread_atfork(
+        [] {
+          open_contexts().lock.lock();
+          HandleTable<SharedPD>::instance().before_fork();
+          HandleTable<SharedMR>::instance().before_fork();
+        },
+        unlock_after_fork,
+        [] {
+          for (ContextObject* c = open_contexts().first; c != nullptr; c = c->next) {
+            if (!c->alive()) shut_after_fork(c);
+          }
+          unlock_after_fork();
+        });
   });
 }
 
@@ -125,7 +140,7 @@ void set_extended_operations(verbs_context* verbs) {
   refuse(verbs->close_xrcd);
 }
 
-void set_face(ContextObject* context, ibv_device* device) {
+void set_face(ContextObject* context, ibv_device* device, int cmd_fd) {
   context->face.object = context;
   verbs_context& verbs = context->face.verbs;
   set_extended_operations(&verbs);
@@ -135,7 +150,7 @@ void set_face(ContextObject* context, ibv_device* device) {
   ibv_context& face = verbs.context;
   set_plain_operations(&face.ops);
   face.device = device;
-  face.cmd_fd = -1;  // there is no kernel device behind us
+  face.cmd_fd = cmd_fd;
   face.async_fd = context->async.fd();
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   face.num_comp_vectors = processors > 0 ? static_cast<int>(processors) : 1;
@@ -143,14 +158,21 @@ void set_face(ContextObject* context, ibv_device* device) {
   face.abi_compat = __VERBS_ABI_IS_EXTENDED;
 }
 
-}  // namespace
-}  // namespace weft::front
+/// There is no kernel device behind us. What programs take for its descriptor, duplicate and give
+/// to ibv_import_device is an empty file, by which a context is known: no other is the same.
+int make_cmd_fd() {
+  return memfd_create("weft-device", MFD_CLOEXEC);
+}
 
-using namespace weft::front;
+bool is_same_file(int fd, const struct stat& file) {
+  struct stat other;
+  return fstat(fd, &other) == 0 && other.st_dev == file.st_dev && other.st_ino == file.st_ino;
+}
 
-WEFT_VERB(ibv_context*, open_device, (ibv_device * device)) {
-  register_fork_handlers();
-  auto& runtime = weft::verbs::ProcessRuntime::instance();
+/// A further context of that opening, or with 0 of a new one; `cmd_fd` is its own from then on.
+/// Null, with errno: the descriptor is still the caller's.
+ibv_context* add_context(ibv_device* device, int cmd_fd, Opening opening) {
+  auto& runtime = verbs::ProcessRuntime::instance();
   if (to_object(device)->interface() == nullptr) return fail_null(ENODEV);
   auto engine = runtime.device();
   if (!engine) return fail_null(engine.error().code);
@@ -162,13 +184,54 @@ WEFT_VERB(ibv_context*, open_device, (ibv_device * device)) {
     delete context;
     return fail_null(opened.error().code);
   }
-  set_face(context, device);
+  set_face(context, device, cmd_fd);
 
   OpenContexts& contexts = open_contexts();
   std::lock_guard guard(contexts.lock);
+  context->opening = opening != 0 ? opening : ++contexts.last_opening;
   context->next = contexts.first;
   contexts.first = context;
   return &context->face.verbs.context;
+}
+
+/// What an imported context takes over of the one that the descriptor leads to.
+struct Origin {
+  ibv_device* device = nullptr;
+  Opening opening = 0;
+  bool is_its_own_fd = false;  ///< of an open context, which will close it
+};
+
+/// Empty: none of this process.
+Origin find_origin(int cmd_fd, const struct stat& file) {
+  OpenContexts& contexts = open_contexts();
+  std::lock_guard guard(contexts.lock);
+  Origin origin;
+  for (ContextObject* c = contexts.first; c != nullptr; c = c->next) {
+    const ibv_context& face = c->face.verbs.context;
+    if (!c->alive() || !is_same_file(face.cmd_fd, file)) continue;
+    origin.device = face.device;
+    origin.opening = c->opening;
+    origin.is_its_own_fd |= face.cmd_fd == cmd_fd;
+  }
+  return origin;
+}
+
+}  // namespace
+}  // namespace weft::front
+
+using namespace weft::front;
+
+WEFT_VERB(ibv_context*, open_device, (ibv_device * device)) {
+  register_fork_handlers();
+  const int cmd_fd = make_cmd_fd();
+  if (cmd_fd < 0) return nullptr;
+  ibv_context* const context = add_context(device, cmd_fd, 0);
+  if (context == nullptr) {
+    const int code = errno;
+    close(cmd_fd);
+    errno = code;
+  }
+  return context;
 }
 
 /// What is still open of the context stays usable: closing does not pull memory from under a
@@ -184,8 +247,28 @@ WEFT_VERB(int, close_device, (ibv_context * context)) {
     *link = object->next;
   }
   pthread_mutex_destroy(&context->mutex);
+  close(context->cmd_fd);
   delete object;
   return 0;
 }
 
-WEFT_EXPORT ibv_context* ibv_import_device(int) { return fail_null(EOPNOTSUPP); }
+/// By the cmd_fd of an open context of this process, or a duplicate of it; as always, closing the
+/// context closes the descriptor. EOPNOTSUPP: it is none of those. A device lives in its process,
+/// so a descriptor that came from another one leads to nothing here.
+WEFT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
+  register_fork_handlers();
+  struct stat file;
+  if (fstat(cmd_fd, &file) != 0) return nullptr;
+  const Origin origin = find_origin(cmd_fd, file);
+  if (origin.device == nullptr) return fail_null(EOPNOTSUPP);
+  // Two contexts must not close one descriptor.
+  const int own_fd = origin.is_its_own_fd ? fcntl(cmd_fd, F_DUPFD_CLOEXEC, 0) : cmd_fd;
+  if (own_fd < 0) return nullptr;
+  ibv_context* const context = add_context(origin.device, own_fd, origin.opening);
+  if (context == nullptr && own_fd != cmd_fd) {
+    const int code = errno;
+    close(own_fd);
+    errno = code;
+  }
+  return context;
+}

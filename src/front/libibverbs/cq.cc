@@ -17,7 +17,7 @@ constexpr std::uint32_t kCreateFlags =
     IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
 CQObject* create(ibv_context* context, std::uint32_t depth, void* cq_context,
-                 ibv_comp_channel* channel, std::uint32_t vector) {
+                 ibv_comp_channel* channel, std::uint32_t vector, PDObject* domain) {
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
   if (vector >= static_cast<std::uint32_t>(context->num_comp_vectors)) return fail_null(EINVAL);
@@ -35,7 +35,7 @@ CQObject* create(ibv_context* context, std::uint32_t depth, void* cq_context,
   void* const face = static_cast<ibv_cq_ex*>(object);
   if (auto opened = object->cq.open(*owner->device, depth,
                                     events != nullptr ? &events->channel : nullptr, owner->async,
-                                    face);
+                                    face, domain != nullptr ? domain->ring_allocator() : nullptr);
       !opened) {
     delete object;
     return fail_null(opened.error().code);
@@ -46,6 +46,8 @@ CQObject* create(ibv_context* context, std::uint32_t depth, void* cq_context,
     events->uses.add();
     ++channel->refcnt;
   }
+  object->domain = domain;
+  if (domain != nullptr) domain->add_user();
   owner->uses.add();
   return object;
 }
@@ -69,12 +71,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     domain = to_object(attr->parent_domain);
     if (domain->parent == nullptr) return fail_null(EINVAL);
   }
-  CQObject* object =
-      create(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
-  if (object == nullptr || domain == nullptr) return object;
-  object->domain = domain;
-  domain->add_user();
-  return object;
+  return create(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, domain);
 }
 
 /// Any count and period will do: what query_device_ex says of them is all that their types hold.
@@ -94,7 +91,7 @@ WEFT_VERB(ibv_cq*, create_cq,
            int comp_vector)) {
   if (cqe <= 0 || comp_vector < 0) return fail_null(EINVAL);
   CQObject* object = create(context, static_cast<std::uint32_t>(cqe), cq_context, channel,
-                            static_cast<std::uint32_t>(comp_vector));
+                            static_cast<std::uint32_t>(comp_vector), nullptr);
   return object != nullptr ? ibv_cq_ex_to_cq(object) : nullptr;
 }
 
@@ -117,10 +114,11 @@ WEFT_VERB(int, destroy_cq, (ibv_cq * cq)) {
     --cq->channel->refcnt;
     to_object(cq->channel)->uses.drop();
   }
-  if (object->domain != nullptr) object->domain->drop_user();
+  PDObject* domain = object->domain;
   pthread_cond_destroy(&cq->cond);
   pthread_mutex_destroy(&cq->mutex);
   delete object;
+  if (domain != nullptr) domain->drop_user();
   owner->uses.drop();
   return 0;
 }

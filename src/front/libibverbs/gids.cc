@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "front/libibverbs/export.h"
@@ -69,6 +70,11 @@ std::vector<ibv_gid> gid_table(ibv_context* context) {
   return table;
 }
 
+int gid_table_length(std::size_t count) {
+  constexpr std::size_t kLeast = 16;
+  return static_cast<int>(std::max(kLeast, std::bit_ceil(count + 1)));
+}
+
 bool address_of_gid(ibv_context* context, const ibv_gid& gid, sockaddr_storage* address) {
   in6_addr six;
   std::memcpy(&six, gid.raw, sizeof six);
@@ -95,15 +101,16 @@ using namespace weft::front;
 WEFT_VERB(int, query_gid,
           (ibv_context * context, std::uint8_t port_num, int index, ibv_gid* gid)) {
   const auto table = gid_table(context);
-  if (port_num != kPort || index < 0 || static_cast<std::size_t>(index) >= table.size()) {
+  if (port_num != kPort || index < 0 || index >= gid_table_length(table.size())) {
     errno = EINVAL;
     return -1;
   }
-  *gid = table[static_cast<std::size_t>(index)];
+  const auto at = static_cast<std::size_t>(index);
+  *gid = at < table.size() ? table[at] : ibv_gid{};
   return 0;
 }
 
-/// ENODATA: an index that is not in use.
+/// ENODATA: an index that is not in use, for which the plain query gives a GID of zeros.
 WEFT_EXPORT int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_num,
                                   std::uint32_t gid_index, ibv_gid_entry* entry,
                                   std::uint32_t flags, std::size_t entry_size) {
@@ -132,14 +139,15 @@ WEFT_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* en
 }
 
 /// Private, yet imported by programs: the type as sysfs names it. 0 is "IB/RoCE v1", which is what
-/// every device says that is not RoCE v2, and 1 is that.
+/// every device says that is not RoCE v2, and of an index that is not in use; 1 is that.
 WEFT_EXPORT int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned index,
                                    int* type) {
-  if (port_num != kPort || index >= gid_table(context).size()) {
+  const std::size_t count = gid_table(context).size();
+  if (port_num != kPort || index >= static_cast<unsigned>(gid_table_length(count))) {
     errno = EINVAL;
     return -1;
   }
-  *type = weft::verbs::persona() == weft::verbs::Persona::IB ? 1 : 0;
+  *type = weft::verbs::persona() == weft::verbs::Persona::IB && index < count ? 1 : 0;
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // Memory regions.
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
@@ -43,20 +44,44 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
 
 namespace {
 
-ibv_mr* open_region(ibv_pd* pd, void* address, const verbs::RegionShape& shape) {
+/// The object that programs get for a region, with `shared`'s reference. Null: ENOMEM.
+MRObject* make_face(ibv_pd* pd, void* address, SharedMR* shared) {
   auto* object = new (std::nothrow) MRObject{};
-  if (object == nullptr) return fail_null(ENOMEM);
-  if (auto opened = object->mr.open(to_object(pd)->real(), shape); !opened) {
-    delete object;
-    return fail_null(opened.error().code);
-  }
+  if (object == nullptr) return nullptr;
+  const verbs::RegionShape& shape = shared->mr.shape();
   to_object(pd)->add_user();
+  object->shared = shared;
   object->context = pd->context;
   object->pd = pd;
   object->addr = address;
   object->length = shape.octets;
-  object->lkey = object->rkey = object->mr.stag();
-  object->handle = object->mr.stag();
+  object->handle = object->lkey = object->rkey = shared->mr.stag();
+  // A null region is for our own work requests alone.
+  if ((shape.access & device::kNull) != 0) object->rkey = 0;
+  return object;
+}
+
+void destroy_face(MRObject* object) {
+  object->shared->drop_reference();
+  to_object(object->pd)->drop_user();
+  delete object;
+}
+
+ibv_mr* open_region(ibv_pd* pd, void* address, const verbs::RegionShape& shape) {
+  auto* shared = new (std::nothrow) SharedMR;
+  if (shared == nullptr) return fail_null(ENOMEM);
+  int code = ENOMEM;
+  auto opened = shared->mr.open(to_object(pd)->real(), shape);
+  if (!opened) code = opened.error().code;
+  MRObject* object = opened ? make_face(pd, address, shared) : nullptr;
+  if (object == nullptr) {
+    if (opened) static_cast<void>(shared->mr.close());
+    shared->drop_reference();
+    return fail_null(code);
+  }
+  shared->domain = to_object(pd)->shared;
+  shared->domain->add_reference();
+  HandleTable<SharedMR>::instance().add(shared, to_object(pd->context)->opening, object->handle);
   return object;
 }
 
@@ -70,20 +95,24 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t octets, std::uint
   shape.octets = octets;
   shape.base_to = (shape.access & device::kZeroBased) != 0 ? 0 : iova;
   shape.on_demand = (flags & IBV_ACCESS_ON_DEMAND) != 0;
+  // Implicit on-demand paging.
+  shape.everything =
+      shape.on_demand && address == nullptr && octets == std::numeric_limits<std::size_t>::max();
+  if (shape.everything && (iova != 0 || (flags & IBV_ACCESS_HUGETLB) != 0)) {
+    return fail_null(EINVAL);
+  }
   return open_region(pd, address, shape);
 }
 
 }  // namespace
 
-/// As long as can be, and only for our own work requests: it has no rkey.
+/// As long as can be.
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
   if (!to_object(pd->context)->alive()) return fail_null(EIO);
   verbs::RegionShape shape;
   shape.access = unsigned{device::kLocalWrite} | device::kNull;
   shape.octets = std::numeric_limits<std::size_t>::max();
-  ibv_mr* mr = open_region(pd, nullptr, shape);
-  if (mr != nullptr) mr->rkey = 0;
-  return mr;
+  return open_region(pd, nullptr, shape);
 }
 
 }  // namespace weft::front
@@ -112,7 +141,8 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
   const bool move = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   const bool change_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
   const bool change_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
-  weft::verbs::RegionShape shape = object->mr.shape();
+  weft::verbs::MR& region = object->shared->mr;
+  weft::verbs::RegionShape shape = region.shape();
   int code = 0;
   const bool sensible = flags != 0 && (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) == 0 &&
                         !(move && (addr == nullptr || length == 0)) &&
@@ -132,11 +162,11 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
   if (move) {
     shape.address = reinterpret_cast<std::uintptr_t>(addr);
     shape.octets = length;
+    shape.everything = false;
   }
   if (move || change_access) {
     const bool zero_based = (shape.access & weft::device::kZeroBased) != 0;
-    const bool was_zero_based =
-        (object->mr.shape().access & weft::device::kZeroBased) != 0;
+    const bool was_zero_based = (region.shape().access & weft::device::kZeroBased) != 0;
     if (zero_based) {
       shape.base_to = 0;
     } else if (move || was_zero_based) {
@@ -144,12 +174,14 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
     }
   }
   ibv_pd* target = change_pd ? pd : mr->pd;
-  if (auto done = object->mr.reopen(to_object(target)->real(), shape); !done) {
+  if (auto done = region.reopen(to_object(target)->real(), shape); !done) {
     errno = done.error().code;
     // The device refuses before it changes anything, so the region is what it was.
     return IBV_REREG_MR_ERR_INPUT;
   }
   to_object(target)->add_user();
+  to_object(target)->shared->add_reference();
+  std::exchange(object->shared->domain, to_object(target)->shared)->drop_reference();
   to_object(mr->pd)->drop_user();
   mr->pd = target;
   if (move) {
@@ -162,10 +194,10 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
 WEFT_VERB(int, dereg_mr, (ibv_mr * mr)) {
   MRObject* object = to_object(mr);
   if (to_object(mr->context)->alive()) {
-    if (auto closed = object->mr.close(); !closed) return finish(closed);
+    if (auto closed = object->shared->mr.close(); !closed) return finish(closed);
   }
-  to_object(mr->pd)->drop_user();
-  delete object;
+  HandleTable<SharedMR>::instance().remove(object->shared);
+  destroy_face(object);
   return 0;
 }
 
@@ -173,7 +205,26 @@ WEFT_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::
                                       int) {
   return fail_null(EOPNOTSUPP);
 }
-WEFT_EXPORT ibv_mr* ibv_import_mr(ibv_pd*, std::uint32_t) { return fail_null(EOPNOTSUPP); }
-WEFT_EXPORT void ibv_unimport_mr(ibv_mr*) {}
+
+/// ENOENT: no region of this opening of the device has that handle. EINVAL: it belongs to another
+/// PD. Where the memory lies, the program knows from elsewhere: `addr` is null.
+WEFT_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t mr_handle) {
+  ContextObject* owner = to_object(pd->context);
+  if (!owner->alive()) return fail_null(EIO);
+  SharedMR* shared = HandleTable<SharedMR>::instance().find(owner->opening, mr_handle);
+  if (shared == nullptr) return fail_null(ENOENT);
+  const bool same_pd = shared->domain == to_object(pd)->shared;
+  MRObject* object = same_pd ? make_face(pd, nullptr, shared) : nullptr;
+  if (object != nullptr) return object;
+  shared->drop_reference();
+  return fail_null(same_pd ? ENOMEM : EINVAL);
+}
+
+/// The region stays what it is.
+WEFT_EXPORT void ibv_unimport_mr(ibv_mr* mr) {
+  destroy_face(to_object(mr));
+}
+
+/// No device has memory of its own.
 WEFT_EXPORT ibv_dm* ibv_import_dm(ibv_context*, std::uint32_t) { return fail_null(EOPNOTSUPP); }
 WEFT_EXPORT void ibv_unimport_dm(ibv_dm*) {}

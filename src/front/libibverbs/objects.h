@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "base/result.h"
+#include "front/libibverbs/handles.h"
 #include "verbs/async_queue.h"
 #include "verbs/completion_channel.h"
 #include "verbs/cq.h"
@@ -20,6 +21,7 @@
 #include "verbs/pd.h"
 #include "verbs/process_runtime.h"
 #include "verbs/qp.h"
+#include "verbs/ring_place.h"
 #include "verbs/srq.h"
 
 namespace weft::front {
@@ -51,6 +53,7 @@ struct ContextObject {
   ContextFace face;
   device::Device* device = nullptr;
   std::uint32_t generation = 0;  ///< of the process that opened it
+  Opening opening = 0;           ///< shared with the contexts that were imported of it
   verbs::AsyncQueue async;
   verbs::UseCount uses;
   ContextObject* next = nullptr; ///< in the list of open contexts
@@ -73,26 +76,56 @@ struct TDObject : ibv_td {
 };
 inline TDObject* to_object(ibv_td* td) { return static_cast<TDObject*>(td); }
 
+struct SharedPD : Shared<SharedPD> {
+  verbs::PD pd;
+};
+
+/// The allocator that a program gave a parent domain, for the rings of the queues made with it.
+class DomainAllocator final : public verbs::RingAllocator {
+ public:
+  void set(ibv_pd* domain, const ibv_parent_domain_init_attr& attr);
+  bool is_set() const { return domain_ != nullptr; }
+  Result<void*> allocate(verbs::RingKind kind, std::size_t octets) override;
+  void release(verbs::RingKind kind, void* memory) override;
+
+ private:
+  ibv_pd* domain_ = nullptr;
+  decltype(ibv_parent_domain_init_attr::alloc) alloc_ = nullptr;
+  decltype(ibv_parent_domain_init_attr::free) free_ = nullptr;
+  void* context_ = nullptr;
+};
+
 /// A PD, or a parent domain: what programs may use like a PD, and what is made with it belongs to
 /// the PD that it stands for.
 struct PDObject : ibv_pd {
-  verbs::PD pd;                ///< a parent domain leaves it closed
+  SharedPD* shared = nullptr;
   PDObject* parent = nullptr;  ///< of a parent domain: its PD
   TDObject* td = nullptr;      ///< of a parent domain: may be null
-  verbs::UseCount users;       ///< of a parent domain: what was made with it
+  DomainAllocator allocator;   ///< of a parent domain: may not be set
+  /// The program's, and one of each thing that was made with it and still points to it: an import
+  /// may be taken back before them.
+  std::atomic<std::uint32_t> references{1};
 
-  verbs::PD& real() { return parent != nullptr ? parent->pd : pd; }
-  void add_user() {
-    if (parent != nullptr) users.add();
-  }
-  void drop_user() {
-    if (parent != nullptr) users.drop();
-  }
+  verbs::PD& real() { return shared->pd; }
+  verbs::RingAllocator* ring_allocator() { return allocator.is_set() ? &allocator : nullptr; }
+  void add_user() { references.fetch_add(1, std::memory_order_relaxed); }
+  void drop_user();
+  bool has_users() const { return references.load(std::memory_order_acquire) != 1; }
 };
-inline PDObject* to_object(ibv_pd* pd) { return static_cast<PDObject*>(pd); }
+inline PDObject* to_object(ibv_pd* pd) {
+  return static_cast<PDObject*>(pd);
+}
+
+struct SharedMR : Shared<SharedMR> {
+  ~SharedMR() {
+    if (domain != nullptr) domain->drop_reference();
+  }
+  verbs::MR mr;
+  SharedPD* domain = nullptr;  ///< the region's, to which `mr` points; with a reference
+};
 
 struct MRObject : ibv_mr {
-  verbs::MR mr;
+  SharedMR* shared = nullptr;
 };
 inline MRObject* to_object(ibv_mr* mr) { return static_cast<MRObject*>(mr); }
 

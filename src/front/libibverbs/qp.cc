@@ -46,6 +46,7 @@ constexpr std::uint32_t kInlineOctetsFree = 32;
 verbs::QPShape to_shape(const ibv_qp_init_attr_ex& attr) {
   verbs::QPShape shape;
   shape.pd = &to_object(attr.pd)->real();
+  shape.allocator = to_object(attr.pd)->ring_allocator();
   shape.send_cq = &to_object(attr.send_cq)->cq;
   shape.receive_cq = &to_object(attr.recv_cq)->cq;
   shape.srq = attr.srq != nullptr ? &to_object(attr.srq)->srq : nullptr;
@@ -122,10 +123,11 @@ WEFT_VERB(int, destroy_qp, (ibv_qp * qp)) {
   if (to_object(qp->context)->alive()) {
     if (auto closed = object->qp.close(); !closed) return finish(closed);
   }
-  to_object(qp->pd)->drop_user();
+  PDObject* domain = to_object(qp->pd);
   pthread_cond_destroy(&qp->cond);
   pthread_mutex_destroy(&qp->mutex);
   delete object;
+  domain->drop_user();
   return 0;
 }
 

@@ -96,7 +96,7 @@ void fill_port(ibv_context* context, const verbs::Interface& interface, ibv_port
   attr->state = interface.up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = to_mtu(interface.mtu);
-  attr->gid_tbl_len = static_cast<int>(gid_table(context).size());
+  attr->gid_tbl_len = gid_table_length(gid_table(context).size());
   attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_DEVICE_MGMT_SUP;
   attr->max_msg_sz = verbs::kMessageOctetsMax;
   attr->pkey_tbl_len = 1;
@@ -113,7 +113,7 @@ void fill_port(ibv_context* context, const verbs::Interface& interface, ibv_port
 /// The engine reads and writes through the process's own mappings: pages come as they are touched,
 /// under every operation.
 void fill_on_demand(ibv_device_attr_ex* attr) {
-  attr->odp_caps.general_caps = IBV_ODP_SUPPORT;
+  attr->odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   attr->odp_caps.per_transport_caps.rc_odp_caps =
       IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
       IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;

@@ -16,7 +16,7 @@ WEFT_VERB(ibv_srq*, create_srq, (ibv_pd * pd, ibv_srq_init_attr* init)) {
   object->pd = pd;
   void* const face = static_cast<ibv_srq*>(object);
   if (auto opened = object->srq.open(to_object(pd)->real(), init->attr.max_wr, init->attr.max_sge,
-                                     owner->async, face);
+                                     owner->async, face, to_object(pd)->ring_allocator());
       !opened) {
     delete object;
     return fail_null(opened.error().code);
@@ -52,9 +52,10 @@ WEFT_VERB(int, destroy_srq, (ibv_srq * srq)) {
   if (to_object(srq->context)->alive()) {
     if (auto closed = object->srq.close(); !closed) return finish(closed);
   }
-  to_object(srq->pd)->drop_user();
+  PDObject* domain = to_object(srq->pd);
   pthread_cond_destroy(&srq->cond);
   pthread_mutex_destroy(&srq->mutex);
   delete object;
+  domain->drop_user();
   return 0;
 }

@@ -21,14 +21,16 @@ class GoneDevice final : public device::Device {
     return gone();
   }
   Result<void> deallocate_window(std::uint32_t) override { return gone(); }
-  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t) override { return gone(); }
+  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t, void*) override { return gone(); }
   Result<void> destroy_cq(device::CQNumber) override { return gone(); }
-  Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t) override { return gone(); }
+  Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t, void*) override {
+    return gone();
+  }
   Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override {
     return gone();
   }
-  Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t, std::uint32_t,
-                                     std::uint64_t) override {
+  Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t, std::uint32_t, std::uint64_t,
+                                     void*) override {
     return gone();
   }
   Result<void> destroy_srq(device::SRQNumber) override { return gone(); }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/ring_shape.h"
 
 namespace weft::verbs::testing {
 
@@ -137,21 +138,23 @@ class FakeDevice final : public device::Device {
     return erase(windows_, stag & ~0xffu);
   }
 
-  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie) override {
+  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie,
+                                   void* place) override {
     if (int code = enter("create_cq")) return Error{code, "told to fail"};
     Owner& cq = cqs_[++last_number_];
-    cq.queue = Queue(depth, sizeof(device::CompletionEntry));
+    cq.queue = Queue(device::completion_ring(depth), place);
     cq.cookie = cookie;
-    return device::CQFace{last_number_, device::Ring(cq.queue.storage.get())};
+    return device::CQFace{last_number_, cq.queue.ring};
   }
   Result<void> destroy_cq(device::CQNumber cq) override {
     if (int code = enter("destroy_cq")) return Error{code, "told to fail"};
     return erase(cqs_, cq);
   }
-  Result<device::CQFace> resize_cq(device::CQNumber number, std::uint32_t depth) override {
+  Result<device::CQFace> resize_cq(device::CQNumber number, std::uint32_t depth,
+                                   void* place) override {
     if (int code = enter("resize_cq")) return Error{code, "told to fail"};
     Owner& cq = cqs_.at(number);
-    Queue larger(depth, sizeof(device::CompletionEntry));
+    Queue larger(device::completion_ring(depth), place);
     const device::Ring& old = cq.queue.ring;
     std::uint32_t at = 0;
     for (std::uint32_t i = old.consumed_own(); i != old.produced_own(); ++i, ++at) {
@@ -161,19 +164,19 @@ class FakeDevice final : public device::Device {
     }
     larger.ring.publish(at);
     cq.queue = std::move(larger);
-    return device::CQFace{number, device::Ring(cq.queue.storage.get())};
+    return device::CQFace{number, cq.queue.ring};
   }
   Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override {
     if (int code = enter("moderate_cq")) return Error{code, "told to fail"};
     return {};
   }
   Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t depth, std::uint32_t sges,
-                                     std::uint64_t cookie) override {
+                                     std::uint64_t cookie, void* place) override {
     if (int code = enter("create_srq")) return Error{code, "told to fail"};
     SRQ& srq = srqs_[++last_number_];
-    srq.receive = Queue(depth, sizeof(device::ReceiveEntry) + sges * sizeof(device::SGEntry));
+    srq.receive = Queue(device::receive_ring(depth, sges), place);
     srq.cookie = cookie;
-    return device::SRQFace{last_number_, device::Ring(srq.receive.storage.get()), sges};
+    return device::SRQFace{last_number_, srq.receive.ring, sges};
   }
   Result<void> destroy_srq(device::SRQNumber srq) override {
     if (int code = enter("destroy_srq")) return Error{code, "told to fail"};
@@ -187,18 +190,16 @@ class FakeDevice final : public device::Device {
     if (int code = enter("create_qp")) return Error{code, "told to fail"};
     QP& qp = qps_[++last_number_];
     qp.request = request;
-    const std::size_t data = std::max<std::size_t>(request.send_sges * sizeof(device::SGEntry),
-                                                   request.inline_octets);
-    qp.send = Queue(request.send_depth, sizeof(device::SendEntry) + data);
+    qp.send = Queue(device::send_ring(request), request.send_place);
     device::QPFace face;
     face.number = last_number_;
-    face.send = device::Ring(qp.send.storage.get());
+    face.send = qp.send.ring;
     face.send_sges = request.send_sges;
     face.inline_octets = request.inline_octets;
     if (request.srq == 0) {
-      qp.receive = Queue(request.receive_depth, sizeof(device::ReceiveEntry) +
-                                                    request.receive_sges * sizeof(device::SGEntry));
-      face.receive = device::Ring(qp.receive.storage.get());
+      qp.receive = Queue(device::receive_ring(request.receive_depth, request.receive_sges),
+                         request.receive_place);
+      face.receive = qp.receive.ring;
       face.receive_sges = request.receive_sges;
     }
     return face;
@@ -284,15 +285,14 @@ class FakeDevice final : public device::Device {
   /// A ring and its memory; `ring` is the device's view of it.
   struct Queue {
     Queue() = default;
-    Queue(std::uint32_t depth, std::size_t entry_octets) {
-      std::uint32_t capacity = 1;
-      while (capacity < depth) capacity *= 2;
-      const auto stride = static_cast<std::uint32_t>((entry_octets + 63) / 64 * 64);
-      const std::size_t octets = device::Ring::storage_octets(capacity, stride);
-      storage.reset(std::aligned_alloc(64, octets));
-      std::memset(storage.get(), 0, octets);  // tests commit entries that they did not fill
-      device::Ring::format(storage.get(), capacity, stride);
-      ring = device::Ring(storage.get());
+    Queue(const device::RingShape& shape, void* place) {
+      if (place == nullptr) {
+        storage.reset(std::aligned_alloc(device::kRingAlignment, shape.octets()));
+        // Tests commit entries that they did not fill.
+        std::memset(storage.get(), 0, shape.octets());
+        place = storage.get();
+      }
+      ring = device::Ring::format(place, shape.capacity, shape.stride);
     }
     std::unique_ptr<void, Free> storage;
     device::Ring ring;

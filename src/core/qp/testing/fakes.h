@@ -122,11 +122,13 @@ class FakeQueues final : public WorkQueues {
   bool take_receive_to_flush(ReceiveWR& wr) override { return !shared && take_receive(wr); }
   void complete(const Completion& completion) override {
     (completion.opcode == WorkOpcode::Receive ? received : sent).push_back(completion);
+    all.push_back(completion);
   }
 
   std::deque<PostedSend> sends;
   std::deque<PostedReceive> receives;
   std::deque<Completion> sent, received;
+  std::deque<Completion> all;  ///< both, in the order in which they came
   std::size_t sends_taken = 0, receives_taken = 0;
   bool shared = false;  ///< the receives come from a shared RQ
 

@@ -75,14 +75,18 @@ class FakeDevice final : public device::Device {
     return unused();
   }
   Result<void> deallocate_window(std::uint32_t) override { return unused(); }
-  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t) override { return unused(); }
+  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t, void*) override {
+    return unused();
+  }
   Result<void> destroy_cq(device::CQNumber) override { return unused(); }
-  Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t) override { return unused(); }
+  Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t, void*) override {
+    return unused();
+  }
   Result<void> moderate_cq(device::CQNumber, const device::CQModeration&) override {
     return unused();
   }
-  Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t, std::uint32_t,
-                                     std::uint64_t) override {
+  Result<device::SRQFace> create_srq(device::PDNumber, std::uint32_t, std::uint32_t, std::uint64_t,
+                                     void*) override {
     return unused();
   }
   Result<void> destroy_srq(device::SRQNumber) override { return unused(); }

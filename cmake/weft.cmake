@@ -34,8 +34,8 @@ if(WEFT_FUZZ)
   add_compile_definitions(WEFT_FUZZ_BUILD=1)
 endif()
 
-# weft_sanitizer_runtime(VARIABLE)   the shared runtime of the sanitizer that comes with the compiler,
-#   which programs that are not instrumented need (`weft run`); empty if there is none.
+# weft_sanitizer_runtime(VARIABLE)   the sanitizer's shared runtime of this compiler, which programs
+#   that are not instrumented need (`weft run`); empty if there is none.
 function(weft_sanitizer_runtime variable)
   set(${variable} "" PARENT_SCOPE)
   if(WEFT_SANITIZE MATCHES "address")

@@ -32,6 +32,8 @@ FLAGS = {
         "TSAN_OPTIONS": [*COMMON, "die_after_fork=0", "second_deadlock_stack=1"],
     },
 }
+# UCX's hooks of memory calls run in a thread that has ended for ThreadSanitizer, and crash there.
+OTHERS = {"address": {}, "thread": {"UCX_MEM_EVENTS": "n"}}
 WEFT = ("libibverbs.so.1", "librdmacm.so.1")
 GONE = "?"
 # Whose functions everybody calls: not the ones who did it.
@@ -39,6 +41,7 @@ EVERYBODYS = ("lib[atu]*san.so*", "libc.so.6", "libstdc++.so.6*", "ld-linux*")
 
 KINDS = {"leak": re.compile(r"(Direct|Indirect) leak of"),
          "race": re.compile(r"WARNING: ThreadSanitizer: data race")}
+LOST = "[failed to restore the stack]"
 COUNT = re.compile(r"(ThreadSanitizer: reported \d+ warnings)?")
 # What a runtime says elsewhere when it could not write into its file.
 NO_FILE = re.compile(r"Can't open file|[a-z]Sanitizer: |: runtime error: ")
@@ -70,12 +73,12 @@ class Record:
         return any(os.path.basename(module) in WEFT for stack in self.stacks for _, module in stack)
 
     def owner(self):
-        """The module that did it: the first that is not everybody's. Of a plug-in that is no longer
-        there nothing is known (ours stay, -z nodelete): the module that called it."""
-        for _, module in self.stacks[0] if self.stacks else []:
+        """Who did it, (function, module): the first that is not everybody's. Of a plug-in that is
+        no longer there nothing is known (ours stay, -z nodelete): who called it."""
+        for function, module in self.stacks[0] if self.stacks else []:
             if module != GONE and not fits(os.path.basename(module), EVERYBODYS):
-                return module
-        return GONE
+                return function, module
+        return GONE, GONE
 
     def call(self):
         """(the function of weft's that somebody called, the module that called it)."""
@@ -101,6 +104,15 @@ def records(text):
     return found
 
 
+def is_of(record, entry):
+    """Whether the entry lists a record in which nothing of weft's stands. A stack of which the
+    runtime had lost the rest may have been weft's, unless the function says whose memory it is."""
+    function, module = record.owner()
+    return (record.kind == entry["finding"] and fits(module, entry["modules"])
+            and function in entry.get("functions", [function])
+            and ("functions" in entry or LOST not in record.text))
+
+
 class Listed:
     """sanitizer.toml."""
 
@@ -112,8 +124,7 @@ class Listed:
 
     def has(self, record):
         if not record.weft():
-            return any(record.kind == entry["finding"] and fits(record.owner(), entry["modules"])
-                       for entry in self.foreign)
+            return any(is_of(record, entry) for entry in self.foreign)
         if record.kind != "leak":
             return False
         function, module = record.call()
@@ -127,7 +138,7 @@ class Sanitizer:
     def __init__(self, kind, folder):
         self.listed, self.folder = Listed(), os.path.join(folder, "reports")
         os.mkdir(self.folder)
-        self.variables = {
+        self.variables = OTHERS[kind] | {
             name: ":".join([*flags, f"log_path={self.folder}/{name[:4].lower()}"])
             for name, flags in FLAGS[kind].items()}
 

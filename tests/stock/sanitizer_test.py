@@ -34,6 +34,8 @@ WEFT_OWN = stack(NEW, ("weft::Rnic::f(std::function<void (int)>)", WEFT), ("list
 GIVEN = stack(NEW, ("make", WEFT), ("current_alloc_pd", WEFT), MAIN)
 STRANGER = stack(CALLOC, ("f", "/usr/bin/stranger"), ("__libc_start_main", LIBC))
 UNLOADED = stack(CALLOC).rstrip("\n") + "\n    #1 <null> (<null>+0x0) <null>\n" + stack(MAIN)
+SEMAPHORE = stack(("pthread_mutex_destroy", RUNTIME), ("fio_sem_remove", PROGRAM))
+LOST = "    [failed to restore the stack]\n"
 ERROR = ("=" * 65 + "\n==1==ERROR: AddressSanitizer: heap-use-after-free on address 0x1\n"
          + "READ of size 1\n")
 
@@ -56,7 +58,11 @@ TABLE = [
     ("an error, and leaks behind it", ERROR + WEFT_OWN + leaks(FOREIGN), 1),
     ("a runtime that could not work", "==1==LeakSanitizer has encountered an error\n", 1),
     ("undefined behaviour", "a.cc:7:3: runtime error: misaligned\n" + WEFT_OWN, 1),
-    ("a race of a program: there is none in the list", race(FOREIGN, FOREIGN), 1),
+    ("a race of a program that is not listed", race(FOREIGN, FOREIGN), 1),
+    ("a listed race of a program", race(SEMAPHORE, FOREIGN), 0),
+    ("the same, with a stack that is lost", race(SEMAPHORE, LOST), 0),
+    ("the same, with weft in the other stack", race(SEMAPHORE, WEFT_OWN), 1),
+    ("a leak in the function of a listed race", leaks(SEMAPHORE.replace("fio+", "other+")), 1),
     ("a race between weft and a program", race(FOREIGN, WEFT_OWN), 1),
     ("a race of weft's", race(WEFT_OWN, WEFT_OWN), 1),
     ("two races", race(WEFT_OWN, WEFT_OWN) + race(WEFT_OWN, WEFT_OWN), 2),

@@ -43,6 +43,31 @@ if(WEFT_LTO AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   string(APPEND CMAKE_EXE_LINKER_FLAGS " -fno-lto")
 endif()
 
+# weft_sanitizer_runtime(VARIABLE)   the sanitizer's shared runtime of this compiler, which programs
+#   that are not instrumented need (`weft run`); empty if there is none.
+function(weft_sanitizer_runtime variable)
+  set(${variable} "" PARENT_SCOPE)
+  if(WEFT_SANITIZE MATCHES "address")
+    set(kind asan)
+  elseif(WEFT_SANITIZE MATCHES "thread")
+    set(kind tsan)
+  else()
+    return()
+  endif()
+  set(name lib${kind}.so)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    set(name libclang_rt.${kind}-${CMAKE_SYSTEM_PROCESSOR}.so)
+  endif()
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${name}
+                  OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE)
+  # A compiler that has no such file answers with the name alone.
+  if(IS_ABSOLUTE "${path}")
+    file(REAL_PATH ${path} path)
+    set(${variable} ${path} PARENT_SCOPE)
+  endif()
+endfunction()
+weft_sanitizer_runtime(WEFT_SANITIZER_RUNTIME)
+
 if(NOT WEFT_FREESTANDING)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)

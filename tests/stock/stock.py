@@ -4,8 +4,9 @@ A file holds cases, functions marked @case, and ends in main(). Each case gets a
 programs, waits for events (a port that listens, a line of output, an exit) with a bound, and ends
 what is left by process id. Nothing sleeps for a time that the machine's load could make too short.
 
-usage of each file: FILE --weft PATH/bin/weft [--facts FILE] [--list] [CASE...]
+usage of each file: FILE --weft PATH/bin/weft [--facts FILE] [--sanitizer KIND] [--list] [CASE...]
 --facts: writes what the cases that passed have shown, for scripts/compatibility
+--sanitizer: weft is built with one (address, thread): a case that it has a report of fails
 exit status: 0 all passed, 1 a case failed, 77 no case could run here (each says why)
 """
 import argparse
@@ -24,8 +25,11 @@ import sys
 import tempfile
 import time
 
+from sanitizer import FLAGS, Sanitizer
+
 # How long a thing that should happen at once may take on a busy machine before it counts as hung.
-PATIENCE = 60.0
+# With instrumented libraries all takes longer, most of all where two ends poll in turn.
+PATIENCE = 180.0 if "--sanitizer" in sys.argv else 60.0
 PORTS = (10000, 32000)  # below the range from which the kernel takes ports of its own
 
 CASES = []
@@ -93,10 +97,11 @@ class Program:
     """One started program. Its output goes to two files, so it never waits for a reader, and a
     line of one stream never cuts a line of the other in two."""
 
-    def __init__(self, words, variables, folder, stdin=None):
+    def __init__(self, words, variables, folder, stdin=None, more=None):
         self.words, self.variables = words, variables
         self.path = os.path.join(folder, f"{len(os.listdir(folder))}.{os.path.basename(words[0])}")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+        environment.update(more or {})
         environment.update(variables, LC_ALL="C")
         with open(self.path, "wb") as out, open(self.path + ".error", "wb") as error:
             self.process = subprocess.Popen(words, env=environment, stdout=out, stderr=error,
@@ -212,9 +217,10 @@ def persona_of(options):
 class Bench:
     """What one case works with: starts programs and, at the end, ends them."""
 
-    def __init__(self, weft):
+    def __init__(self, weft, sanitizer=None):
         self.weft = weft
         self.folder = tempfile.mkdtemp(prefix="weft-stock-")
+        self.sanitizer = Sanitizer(sanitizer, self.folder) if sanitizer else None
         self.programs = []
         self.facts = []  # for docs/COMPATIBILITY.md, if the case passes
         self.at_end = contextlib.ExitStack()
@@ -228,7 +234,8 @@ class Bench:
         if namespace:
             words = (["ip", "netns", "exec", namespace] if isinstance(namespace, str)
                      else list(namespace)) + words
-        program = Program(words, settings, self.folder, stdin)
+        program = Program(words, settings, self.folder, stdin,
+                          self.sanitizer.variables if self.sanitizer else None)
         self.programs.append(program)
         return program
 
@@ -268,6 +275,9 @@ class Bench:
 
     def report(self):
         lines = ["  to replay, in this order:"]
+        if self.sanitizer:
+            lines[0] += " (with " + " ".join(f"{name}='{value}'" for name, value in
+                                             self.sanitizer.variables.items()) + ")"
         lines += [f"    {program.replay()}" for program in self.programs]
         for program in self.programs:
             text = program.text()
@@ -349,10 +359,39 @@ def sandbox(bench):
     return enter + (["--preserve-credentials"] if "--user" in kinds else [])
 
 
+def sanitizer_reports(bench):
+    if bench.sanitizer is None:
+        return []
+    try:
+        wait_until(lambda: not bench.sanitizer.processes(), "every process of the case ended")
+    except Failure as left:
+        return [str(left)]
+    return bench.sanitizer.reports(bench.programs)
+
+
+def judge(bench, function):
+    """Runs a case to its end: (its result in a word, what there is to say)."""
+    result, text = "passed", ""
+    try:
+        function(bench)
+    except Skip as reason:
+        result, text = "skipped", f": {reason}"
+    except Failure as reason:
+        result, text = "FAILED", f": {reason}\n{bench.report()}"
+    finally:
+        bench.settle()
+    reports = sanitizer_reports(bench)
+    if reports:  # in front of what else was wrong, which may follow from it
+        text = f": {len(reports)} reports of a sanitizer\n" + "\n".join(reports) + text
+        result = "FAILED"
+    return result, text
+
+
 def main():
     parser = argparse.ArgumentParser(description="cases of stock programs on weft")
     parser.add_argument("--weft", help="the weft program of a build")
     parser.add_argument("--facts", help="a file for scripts/compatibility")
+    parser.add_argument("--sanitizer", choices=FLAGS, help="what weft is built with")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("cases", nargs="*", help="only these; a name or its first part")
     arguments = parser.parse_args()
@@ -366,17 +405,10 @@ def main():
     weft = os.path.abspath(arguments.weft)
     results, facts = {"passed": 0, "FAILED": 0, "skipped": 0}, set()
     for name, function in chosen:
-        bench, began, text = Bench(weft), time.monotonic(), ""
-        try:
-            function(bench)
-            result = "passed"
+        bench, began = Bench(weft, arguments.sanitizer), time.monotonic()
+        result, text = judge(bench, function)
+        if result == "passed":
             facts.update(bench.facts)
-        except Skip as reason:
-            result, text = "skipped", f": {reason}"
-        except Failure as reason:
-            result, text = "FAILED", f": {reason}\n{bench.report()}"
-        finally:
-            bench.settle()
         shutil.rmtree(bench.folder, ignore_errors=True)
         results[result] += 1
         print(f"{result} {name} ({time.monotonic() - began:.1f} s){text}", flush=True)

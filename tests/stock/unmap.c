@@ -29,9 +29,10 @@ static void need(int holds, const char* what) {
 }
 
 /* Far from where the kernel places mappings by itself: nothing else of this process may come to lie
-   at the address after munmap, since then there would be memory again and no error to see. */
+   at the address after munmap, since then there would be memory again and no error to see. And it
+   is where ThreadSanitizer, which divides the address space, has the memory of programs. */
 static char* buffer(void) {
-  static char* const places = (char*)0x200000000000;
+  static char* const places = (char*)0x7e9000000000;
   static size_t taken;
   char* memory = mmap(places + taken++ * 2 * OCTETS, OCTETS, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

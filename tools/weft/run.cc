@@ -42,6 +42,15 @@ std::filesystem::path library_folder() {
   return program.parent_path().parent_path() / "lib";
 }
 
+/// Puts `first` in front of what the variable, a list with colons, holds.
+void prepend(const char* variable, std::string first) {
+  if (const char* before = std::getenv(variable); before != nullptr && *before != '\0') {
+    first += ":";
+    first += before;
+  }
+  ::setenv(variable, first.c_str(), 1);
+}
+
 }  // namespace
 
 std::string environment_fault() {
@@ -116,12 +125,12 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
     if (option == nullptr || option->count() == 0) continue;
     ::setenv(std::string(setting.name).c_str(), option->results().back().c_str(), 1);
   }
-  std::string path = folder.string();
-  if (const char* before = std::getenv("LD_LIBRARY_PATH"); before != nullptr && *before != '\0') {
-    path += ":";
-    path += before;
-  }
-  ::setenv("LD_LIBRARY_PATH", path.c_str(), 1);
+  prepend("LD_LIBRARY_PATH", folder.string());
+#ifdef WEFT_SANITIZER_RUNTIME
+  // Here the libraries are instrumented and the program is not: a sanitizer's runtime has to be the
+  // first library of a process, and only the dynamic linker can put it before the program's own.
+  prepend("LD_PRELOAD", WEFT_SANITIZER_RUNTIME);
+#endif
 
   std::vector<std::string> owned = command;
   std::vector<char*> words;

@@ -1,0 +1,162 @@
+"""What stock.py does besides where weft's libraries are built with sanitizers (--sanitizer KIND).
+
+The programs are not instrumented, so `weft run` of such a build puts the sanitizer's runtime in
+front of them. What it finds it writes into files, one for each process: neither a program that
+ignores the status of its children, nor one that hides what it is told, nor a process that is killed
+can lose a report. A case with a report has failed, whatever the programs said.
+
+Two kinds of reports are let pass, if sanitizer.toml names them with a reason: those in which no
+function of weft's stands (the runtimes watch a whole process), and leaks of what weft's interface
+gave to the program and the program did not give back. The runtimes' own suppressions know neither:
+one for a program would hide everything that weft does when the program calls it.
+"""
+import contextlib
+import fnmatch
+import os
+import re
+import tomllib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIST = os.path.join(HERE, "sanitizer.toml")
+
+# The status of a program stays its own: what counts is the report.
+COMMON = ["exitcode=0", "stack_trace_format='    #%n %f (%m+%o) %S'"]
+FLAGS = {
+    "address": {
+        # The programs have no frame pointers, and who allocated has to be known.
+        "ASAN_OPTIONS": [*COMMON, "fast_unwind_on_malloc=0"],
+        "UBSAN_OPTIONS": [*COMMON, "print_stacktrace=1"],
+    },
+    "thread": {
+        # die_after_fork: a program that forks has threads of its own in the child, as it may.
+        "TSAN_OPTIONS": [*COMMON, "die_after_fork=0", "second_deadlock_stack=1"],
+    },
+}
+# UCX's hooks of memory calls run in a thread that has ended for ThreadSanitizer, and crash there.
+OTHERS = {"address": {}, "thread": {"UCX_MEM_EVENTS": "n"}}
+WEFT = ("libibverbs.so.1", "librdmacm.so.1")
+GONE = "?"
+# Whose functions everybody calls: not the ones who did it.
+EVERYBODYS = ("lib[atu]*san.so*", "libc.so.6", "libstdc++.so.6*", "ld-linux*")
+
+KINDS = {"leak": re.compile(r"(Direct|Indirect) leak of"),
+         "race": re.compile(r"WARNING: ThreadSanitizer: data race")}
+LOST = "[failed to restore the stack]"
+COUNT = re.compile(r"(ThreadSanitizer: reported \d+ warnings)?")
+# What a runtime says elsewhere when it could not write into its file.
+NO_FILE = re.compile(r"Can't open file|[a-z]Sanitizer: |: runtime error: ")
+FRAME = re.compile(r"^ +#\d+ (.*)$")
+PLACE = re.compile(r"^(.*?) \((/[^()]*)\+0x[0-9a-f]+\)")
+LEAKS = re.compile(r"^=+\n=+\d+=+ERROR: LeakSanitizer: detected memory leaks\n", re.M)
+
+
+def fits(module, patterns):
+    return any(fnmatch.fnmatchcase(module, pattern) for pattern in patterns)
+
+
+class Record:
+    """One finding of a report: its text, and its stacks of (function, module)."""
+
+    def __init__(self, text):
+        self.text, self.stacks, inside = text, [], False
+        for line in text.splitlines():
+            frame = FRAME.match(line)
+            if frame and not inside:
+                self.stacks.append([])
+            if frame:
+                place = PLACE.match(frame[1])
+                self.stacks[-1].append(place.groups() if place else (frame[1], GONE))
+            inside = bool(frame)
+        self.kind = next((kind for kind, start in KINDS.items() if start.match(text)), "error")
+
+    def weft(self):
+        return any(os.path.basename(module) in WEFT for stack in self.stacks for _, module in stack)
+
+    def owner(self):
+        """Who did it, (function, module): the first that is not everybody's. Of a plug-in that is
+        no longer there nothing is known (ours stay, -z nodelete): who called it."""
+        for function, module in self.stacks[0] if self.stacks else []:
+            if module != GONE and not fits(os.path.basename(module), EVERYBODYS):
+                return function, module
+        return GONE, GONE
+
+    def call(self):
+        """(the function of weft's that somebody called, the module that called it)."""
+        called = None
+        for function, module in self.stacks[0]:
+            if os.path.basename(module) in WEFT:
+                called = function
+            elif called:
+                return called, module
+        return called, GONE
+
+
+def records(text):
+    """The findings of a file of reports."""
+    errors, *leaks = LEAKS.split(text)
+    found = [Record(block) for block in re.split(r"^=+\n", errors, flags=re.M)
+             if not COUNT.fullmatch(block.strip())]
+    # One without the last line was not finished: the case had ended, and the process was killed.
+    for text in leaks:
+        blocks = re.split(r"\n\n+", text.strip("\n"))
+        if blocks[-1].startswith("SUMMARY:"):
+            found += [Record(block) for block in blocks[:-1]]
+    return found
+
+
+def is_of(record, entry):
+    """Whether the entry lists a record in which nothing of weft's stands. A stack of which the
+    runtime had lost the rest may have been weft's, unless the function says whose memory it is."""
+    function, module = record.owner()
+    return (record.kind == entry["finding"] and fits(module, entry["modules"])
+            and function in entry.get("functions", [function])
+            and ("functions" in entry or LOST not in record.text))
+
+
+class Listed:
+    """sanitizer.toml."""
+
+    def __init__(self):
+        with open(LIST, "rb") as file:
+            entries = tomllib.load(file)
+        self.foreign = entries["foreign"]
+        self.not_given_back = entries["not_given_back"]
+
+    def has(self, record):
+        if not record.weft():
+            return any(is_of(record, entry) for entry in self.foreign)
+        if record.kind != "leak":
+            return False
+        function, module = record.call()
+        return any(function in entry["functions"] and fits(module, entry["programs"])
+                   for entry in self.not_given_back)
+
+
+class Sanitizer:
+    """The reports of one case, in `folder`."""
+
+    def __init__(self, kind, folder):
+        self.listed, self.folder = Listed(), os.path.join(folder, "reports")
+        os.mkdir(self.folder)
+        self.variables = OTHERS[kind] | {
+            name: ":".join([*flags, f"log_path={self.folder}/{name[:4].lower()}"])
+            for name, flags in FLAGS[kind].items()}
+
+    def processes(self):
+        """Who still may write a report: what the programs left behind too."""
+        found, mark = [], f"log_path={self.folder}/".encode()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environment:
+                if mark in environment.read():
+                    found.append(int(pid))
+        return found
+
+    def reports(self, programs):
+        """The texts of those that are not listed; call it when no process is left."""
+        texts = [f"{program.path}: {line}" for program in programs
+                 for line in program.errors().splitlines() if NO_FILE.search(line)]
+        for name in sorted(os.listdir(self.folder)):
+            with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as file:
+                found = records(file.read())
+            texts += [f"{name}: {record.text}" for record in found if not self.listed.has(record)]
+        return texts

@@ -242,7 +242,7 @@ class Leader {
   /// Plain TCP streams with the socket buffers that serve them best; a ping-pong has nothing to
   /// choose, since its buffers are nearly empty.
   void choose(Leg* leg) {
-    if (is_latency(leg->work) || has_own_media(leg->work)) {
+    if (is_latency(leg->work) || has_own_media(leg->work) || !options_.choose_buffers) {
       calibrate(leg, options_.seconds);
       return;
     }

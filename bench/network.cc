@@ -60,9 +60,12 @@ bool set_by_route(const std::string& congestion) {
   for (const char character : congestion) {
     if (std::isalnum(static_cast<unsigned char>(character)) == 0) return false;
   }
+  // The addresses themselves have routes too, which come before those of their networks.
   const auto command = fmt::format(
-      "ip route replace local 127.0.0.0/8 dev lo table local congctl {0} && "
-      "ip -6 route replace local ::1 dev lo table local congctl {0}",
+      "change='route change local' rest='dev lo table local proto kernel congctl {0}'; "
+      "ip $change 127.0.0.0/8 scope host src 127.0.0.1 $rest && "
+      "ip $change 127.0.0.1 scope host src 127.0.0.1 $rest && "
+      "ip -6 $change ::1 $rest",
       congestion);
   return std::system(command.c_str()) == 0;
 }

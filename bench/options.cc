@@ -154,6 +154,11 @@ std::optional<int> parse_options(int argc, char** argv, Options* options) {
   app.add_option("--raw-congestion", options->raw_congestion,
                  "use this TCP congestion control for plain TCP alone")
       ->type_name("NAME");
+  std::string buffers = "best";
+  app.add_option("--tcp-buffers", buffers,
+                 "socket buffers of plain TCP streams: the best of some, found by trying (best)")
+      ->type_name("best|system")
+      ->check(CLI::IsMember({"best", "system"}).description(""));
   app.add_option("--follower-network", options->follower_network,
                  "the follower enters this network namespace (a file such as /proc/1/ns/net)")
       ->type_name("FILE");
@@ -186,6 +191,7 @@ std::optional<int> parse_options(int argc, char** argv, Options* options) {
     }
     options->points.push_back(*point);
   }
+  options->choose_buffers = buffers == "best";
   options->crc = crc == "both" ? std::vector<std::string>{"on", "off"} : std::vector{crc};
   for (const WorkTraits& row : kWorks) {
     if (only.empty() || std::find(only.begin(), only.end(), row.name) != only.end()) {

@@ -26,11 +26,12 @@ struct Options {
   std::uint32_t rounds = 7;
   double seconds = 0.2;  ///< of one leg
   std::string address = "127.0.0.1";
-  std::string congestion;  ///< in a network namespace of its own; empty: the machine's
+  std::string congestion;        ///< in a network namespace of its own; empty: the machine's
   std::string raw_congestion;    ///< of the plain TCP sockets alone; empty: as all others
+  bool choose_buffers = true;    ///< of plain TCP's streams, by trying
   std::string follower_network;  ///< file of the network namespace that the follower enters
   bool lines = false;            ///< JSON on standard output, a line for each row when it is done
-  std::string json;  ///< file, "-" for standard output instead of the table, or empty
+  std::string json;              ///< file, "-" for standard output instead of the table, or empty
   bool quick = false;
 };
 

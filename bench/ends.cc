@@ -21,6 +21,8 @@ namespace {
 constexpr int kGrowthsMax = 12;
 constexpr double kGrowthMax = 16.0;
 constexpr std::uint64_t kTripsMin = 50;
+/// A p99 rises by as much at least, so that there is a ratio.
+constexpr double kRiseMinUs = 1.0;
 
 std::size_t octets_needed(const Options& options) {
   std::size_t most = 64 * 1024;  // and the TCP receiver of small messages reads as much at a time
@@ -36,7 +38,7 @@ std::size_t octets_needed(const Options& options) {
 }
 
 /// A descriptor for each connection of both media, and some for everything else.
-constexpr std::uint64_t kDescriptorsBeside = 256;
+constexpr std::uint64_t kDescriptorsBeside = 100;
 
 void check_descriptors(std::uint64_t connections) {
   rlimit limit{};
@@ -279,8 +281,9 @@ class Leader {
       case Measure::Thousands:
         return static_cast<double>(leg.count) / taken.sample.seconds * 1e-3;
       case Measure::Memory:
-      case Measure::Rise:
         return taken.sample.value;
+      case Measure::Rise:
+        return std::max(taken.sample.value, kRiseMinUs);
     }
     return 0;
   }

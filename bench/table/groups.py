@@ -27,7 +27,7 @@ class Plan:
         self.rounds = 1 if moment else 3 if quick else 7
         self.seconds = 0.002 if moment else 0.05 if quick else 0.25
         # Peers and stock programs take a second or so to start each.
-        self.program_rounds = 1 if moment else 2 if quick else 7
+        self.program_rounds = 1 if quick or moment else 7
         self.program_seconds = 0.02 if moment else 0.3 if quick else 1.0
         self.moment = moment
         self.quick = quick
@@ -55,11 +55,11 @@ class Bench:
         return [self.program, "--lines", "--crc", crc, "--rounds", str(rounds or plan.rounds),
                 "--seconds", str(seconds or plan.seconds), "--points", ",".join(points), *options]
 
-    def measure(self, group, points, crc="on", prefix=(), options=()):
+    def measure(self, group, points, crc="on", prefix=(), options=(), **lengths):
         """{"GROUP/POINT": row} of all `points`."""
         real = {self.plan.point(point): point for point in points}
         found = {}
-        words = [*prefix, *self.words(real, crc, options=options)]
+        words = [*prefix, *self.words(real, crc, options=options, **lengths)]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, env=clean_environment())
         with process:

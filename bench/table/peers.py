@@ -118,7 +118,8 @@ def fabric(work, kind, octets, per_second):
     return Peer(work, f"libfabric tcp send ({kind})", "fi_pingpong",
                 lambda seconds: [*both(seconds), "-B", str(PORT)],
                 lambda seconds: [*both(seconds), "-P", str(PORT), LOOPBACK],
-                lambda output: parse_pingpong(output, "usec/xfer"), "us", "fi_pingpong -p tcp, the mean")
+                lambda output: parse_pingpong(output, "usec/xfer"), "us",
+                "fi_pingpong -p tcp, the mean")
 
 
 def iperf(work, size):

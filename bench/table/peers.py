@@ -101,8 +101,10 @@ def iterations(seconds, per_second):
     return str(max(int(seconds * per_second), 50))
 
 
-def ucx(work, test, octets, column, scale, unit, per_second):
+def ucx(work, test, octets, column, scale, unit, per_second, outstanding=None):
     words = ["ucx_perftest", "-p", str(PORT), "-t", test, "-s", str(octets), "-f", "-v"]
+    if outstanding:  # by itself ucp_get has one Get open
+        words += ["-O", str(outstanding)]
     return Peer(work, f"UCX {test}", "ucx_perftest", lambda _: ["ucx_perftest", "-p", str(PORT)],
                 lambda seconds: [*words, "-n", iterations(seconds, per_second), "-w",
                                  iterations(seconds / 10, per_second), LOOPBACK],
@@ -155,8 +157,8 @@ def perftest(work, program, octets, column, scale, unit, per_second):
 PEERS = [
     ucx("write-bw:64K", "ucp_put_bw", 65536, "overall_bw", MIB / GB, "GB/s", 60000),
     ucx("write-bw:1M", "ucp_put_bw", 1 << 20, "overall_bw", MIB / GB, "GB/s", 8000),
-    ucx("read-bw:64K", "ucp_get", 65536, "overall_bw", MIB / GB, "GB/s", 20000),
-    ucx("read-bw:1M", "ucp_get", 1 << 20, "overall_bw", MIB / GB, "GB/s", 5000),
+    ucx("read-bw:64K", "ucp_get", 65536, "overall_bw", MIB / GB, "GB/s", 20000, 32),
+    ucx("read-bw:1M", "ucp_get", 1 << 20, "overall_bw", MIB / GB, "GB/s", 5000, 32),
     ucx("send-bw:64K", "ucp_am_bw", 65536, "overall_bw", MIB / GB, "GB/s", 60000),
     ucx("send-bw:1M", "ucp_am_bw", 1 << 20, "overall_bw", MIB / GB, "GB/s", 8000),
     ucx("write-lat:8", "ucp_put_lat", 8, "50.0_percentile_lat", 1, "us", 50000),

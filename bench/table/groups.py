@@ -5,6 +5,7 @@ yields its names with {"missing": why}. Failing is another thing: Failed ends th
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,11 @@ class Bench:
         self.busy_poll = str(Path(build) / "lib" / "libbusy_poll.so")
         self.plan, self.tell = plan, tell
         self.setups = {}
+
+    def find(self, program):
+        """Where a program is, one of the build before one of the system; None: nowhere."""
+        built = Path(self.program).with_name(program)
+        return str(built) if built.exists() else shutil.which(program)
 
     def words(self, points, crc="on", rounds=None, seconds=None, options=()):
         plan = self.plan

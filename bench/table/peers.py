@@ -7,7 +7,6 @@ it can. What is missing, or prints what is not understood, is a row that says so
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import time
@@ -124,6 +123,24 @@ def fabric(work, kind, octets, per_second):
                 "fi_pingpong -p tcp, the mean")
 
 
+def parse_rma(output):
+    """fabric_rma: one figure and its unit."""
+    words = output.split()
+    if len(words) != 2 or words[1] not in ("GB/s", "us"):
+        raise Absent("fabric_rma printed no figure")
+    return float(words[0])
+
+
+def fabric_rma(work, kind, octets, unit, per_second):
+    scale = GB / MB / octets if unit == "M/s" else 1
+    words = ["fabric_rma", str(PORT)]
+    return Peer(work, f"libfabric tcp {kind}", "fabric_rma", lambda _: words,
+                lambda seconds: [*words, LOOPBACK, kind, str(octets),
+                                 iterations(seconds, per_second)],
+                lambda output: parse_rma(output) * scale, unit,
+                "bench/fabric_rma.c: FI_EP_MSG of provider tcp, 128 in flight, target progressing")
+
+
 def iperf(work, size):
     return Peer(work, "iperf3", "iperf3", lambda _: ["iperf3", "-s", "-1", "-p", str(PORT)],
                 lambda seconds: ["iperf3", "-c", LOOPBACK, "-p", str(PORT), "-t",
@@ -170,6 +187,12 @@ PEERS = [
     fabric("send-lat:8", "msg", 8, 30000),
     fabric("send-lat:4K", "msg", 4096, 20000),
     fabric("send-lat:64K", "msg", 65536, 10000),
+    fabric_rma("write-bw:64K", "write", 65536, "GB/s", 60000),
+    fabric_rma("write-bw:1M", "write", 1 << 20, "GB/s", 8000),
+    fabric_rma("read-bw:64K", "read", 65536, "GB/s", 60000),
+    fabric_rma("read-bw:1M", "read", 1 << 20, "GB/s", 8000),
+    fabric_rma("read-lat:8", "read-lat", 8, "us", 50000),
+    fabric_rma("write-rate:8x1", "write", 8, "M/s", 200000),
     iperf("send-bw:64K", "64K"),
     iperf("send-bw:1M", "1M"),
     sockperf("send-lat:8", 14),
@@ -207,7 +230,8 @@ def listens(network, port, process):
 
 def run_pair(network, peer, bench):
     """One figure."""
-    if shutil.which(peer.program) is None:
+    program = bench.find(peer.program)
+    if program is None:
         raise Absent(f"{peer.program} is not installed")
     variables = {**groups.clean_environment(), **dict(peer.variables), "LC_ALL": "C"}
     if peer.variables:
@@ -216,7 +240,8 @@ def run_pair(network, peer, bench):
     seconds = bench.plan.program_seconds
 
     def start(end, words):
-        return subprocess.Popen([*network.prefix, *pinned(end, [*on_weft, *words])], env=variables,
+        words = pinned(end, [*on_weft, program, *words[1:]])
+        return subprocess.Popen([*network.prefix, *words], env=variables,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, errors="replace")
     server = start(1, peer.server(seconds))

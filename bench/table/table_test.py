@@ -126,6 +126,11 @@ class Programs(unittest.TestCase):
         with self.assertRaises(peers.Absent):
             peers.parse_pingpong("fi_getinfo: -61\n", "usec/xfer")
 
+    def test_fabric_rma(self):
+        self.assertEqual(peers.parse_rma("2.077 GB/s\n"), 2.077)
+        with self.assertRaises(peers.Absent):
+            peers.parse_rma("fabric_rma: fi_getinfo: No data available\n")
+
     def test_iperf3(self):
         text = '{"end": {"sum_received": {"bits_per_second": 8e9}}}'
         self.assertEqual(peers.parse_iperf(text), 1)

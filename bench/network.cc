@@ -61,11 +61,12 @@ bool set_by_route(const std::string& congestion) {
     if (std::isalnum(static_cast<unsigned char>(character)) == 0) return false;
   }
   // The addresses themselves have routes too, which come before those of their networks.
+  // IPv6 knows no changing of a route without a metric, and may not be there at all.
   const auto command = fmt::format(
-      "change='route change local' rest='dev lo table local proto kernel congctl {0}'; "
-      "ip $change 127.0.0.0/8 scope host src 127.0.0.1 $rest && "
-      "ip $change 127.0.0.1 scope host src 127.0.0.1 $rest && "
-      "ip -6 $change ::1 $rest",
+      "rest='dev lo table local proto kernel scope host src 127.0.0.1 congctl {0}'; "
+      "ip route change local 127.0.0.0/8 $rest && ip route change local 127.0.0.1 $rest || exit 1; "
+      "! ip -6 route del local ::1 dev lo table local 2>/dev/null || "
+      "ip -6 route add local ::1 dev lo table local congctl {0}",
       congestion);
   return std::system(command.c_str()) == 0;
 }

@@ -15,6 +15,8 @@ import plots
 import report
 import rows
 
+# What the names of a group's measurements begin with.
+PREFIXES = {"loopback": ("on/", "off/"), "default": ("default/",), "veth": ("veth-",)}
 GROUPS = {"loopback": groups.on_loopback, "default": groups.by_default, "veth": groups.over_veth}
 
 
@@ -90,9 +92,8 @@ def guarded(name, group, bench, congestion):
         return group(bench, congestion)
     except networks.Impossible as reason:
         names = {need for row in rows.ROWS for need in row.needs}
-        prefixes = {"loopback": ("on/", "off/"), "veth": ("veth-",), "default": ("default/",)}
         return {need: {"missing": str(reason)} for need in names
-                if need.startswith(prefixes[name])}
+                if need.startswith(PREFIXES[name])}
 
 
 def main():
@@ -108,9 +109,10 @@ def main():
         print(f"bench/run: {reason}", file=sys.stderr)
         return 1
     progress.end()
-    made = rows.make_all(measured)
+    begins = tuple(prefix for name in chosen.only for prefix in PREFIXES.get(name, ()))
+    made = rows.make_all(measured, [row for row in rows.ROWS if row.needs[0].startswith(begins)])
     head = list(report.setup_lines(setup)) if "processor" in setup else []
-    sections = [("weft to raw TCP", list(report.table(made)))]
+    sections = [("weft to raw TCP", list(report.table(made)))] if made else []
     if beside:
         sections.append(("peers of the same rounds", list(report.peers_table(beside))))
     if chosen.earlier:

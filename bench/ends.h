@@ -5,16 +5,19 @@
 
 #include "bench/control.h"
 #include "bench/options.h"
+#include "bench/statistics.h"
 
 namespace weft::bench {
 
-/// What one row found. Bandwidth and rate in the unit of the work; latency in microseconds.
+/// What one row found.
 struct Result {
   Point point;
-  double tcp = 0, rdma = 0;  ///< medians over the rounds
-  double ratio = 0, ratio_low = 0, ratio_high = 0;  ///< RDMA / TCP within a round: median, extremes
+  Figure figure;  ///< in the unit of the work
+  Figure cpu;     ///< of streams: CPU seconds of both ends per GB
   /// Latency only, over all trips of all rounds.
   double tcp_p50 = 0, tcp_p99 = 0, rdma_p50 = 0, rdma_p99 = 0;
+  double tcp_bulk = 0, rdma_bulk = 0;  ///< GB/s of the stream beside, where there is one
+  std::uint32_t tcp_buffer = 0;        ///< of kTCPChoices, the one that was fastest
 };
 
 /// What the leader tells while it works.

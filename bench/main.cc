@@ -55,8 +55,10 @@ void tell(int fd, const json& message) {
 /// One pass: both ends with one setting of the CRC.
 class Pass {
  public:
-  Pass(const Options& options, std::string crc, bool table, json& results)
-      : options_(options), crc_(std::move(crc)), table_(table), results_(results) {}
+  Pass(const Options& options, std::string crc, json& results)
+      : options_(options), crc_(std::move(crc)), table_(is_table(options)), results_(results) {}
+
+  static bool is_table(const Options& options) { return options.json != "-" && !options.lines; }
 
   /// False: it failed, and why has been printed.
   bool run() {
@@ -90,7 +92,7 @@ class Pass {
 
  private:
   void collect(int fd) {
-    std::array<char, 4096> text;
+    std::array<char, 64 * 1024> text;
     while (true) {
       pollfd wait{fd, POLLIN, 0};
       ::poll(&wait, 1, kLookMs);
@@ -118,6 +120,10 @@ class Pass {
       if (::isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K{} ...", step_);
     } else if (message.contains("device")) {
       results_["setup"]["device"] = message.at("device");
+      if (options_.lines) {
+        fmt::print("{}\n", json{{"setup", results_["setup"]}}.dump());
+        std::fflush(stdout);
+      }
       if (table_) fmt::print("\ndevice    {}\n", message.at("device").get<std::string>());
     } else {
       json row = message.at("result");
@@ -130,6 +136,10 @@ class Pass {
       first_ = false;
       last_ = result.point.work;
       row["crc"] = crc_;
+      if (options_.lines) {
+        fmt::print("{}\n", row.dump());
+        std::fflush(stdout);
+      }
       results_["results"].push_back(row);
     }
   }
@@ -192,15 +202,15 @@ int run_main(int argc, char** argv) {
     fmt::print(stderr, "weft_bench: {}\n", failure.what());
     return 1;
   }
-  const bool table = options.json != "-";
+  const bool table = Pass::is_table(options);
   json results = {{"setup", describe_setup(options)}, {"results", json::array()}};
   if (table) print_setup(results["setup"]);
   for (const std::string& crc : options.crc) {
-    if (!Pass(options, crc, table, results).run()) return 1;
+    if (!Pass(options, crc, results).run()) return 1;
   }
   if (options.json.empty()) return 0;
   const std::string text = results.dump(2) + "\n";
-  if (!table) {
+  if (options.json == "-") {
     std::fputs(text.c_str(), stdout);
     return 0;
   }

@@ -26,10 +26,14 @@ class Medium {
   virtual void follow(const Leg& leg) = 0;
 };
 
+/// The socket buffer sizes that plain TCP tries for its streams; 0 leaves it to the system.
+inline constexpr std::uint32_t kTCPChoices[] = {0, 512u << 10, 1u << 20, 2u << 20, 4u << 20};
+
 /// Makes one end of a connection over `address` (numeric IPv4 or IPv6, without a port). The
-/// follower listens on a free port and tells it by control; the leader connects. Both block.
+/// follower listens on a free port and tells it by control; the leader connects. Both block. TCP
+/// makes one connection for each of kTCPChoices; `congestion` is their control, or empty.
 std::unique_ptr<Medium> make_tcp(Medium::Role role, const std::string& address, Control& control,
-                                 Buffers& buffers);
+                                 Buffers& buffers, const std::string& congestion);
 std::unique_ptr<Medium> make_rdma(Medium::Role role, const std::string& address, Control& control,
                                   Buffers& buffers);
 
@@ -39,6 +43,11 @@ std::string rdma_device_text();
 /// The part of verification that does not depend on the medium: see Buffers::verify.
 void prepare_buffers(const Leg& leg, Buffers& buffers);
 void verify_buffers(const Leg& leg, Medium::Role role, const Buffers& buffers);
+
+/// Whether messages go to and fro. Reads are asked for by one side, but TCP has nothing like them.
+inline bool is_ping(const Leg& leg) {
+  return is_latency(leg.work) && !(leg.work == Work::ReadLatency && leg.medium == MediumKind::RDMA);
+}
 
 /// Latency messages end in this: the number of the round trip, which the waiter polls for. It never
 /// repeats a value that the place may hold from before.

@@ -10,4 +10,7 @@ namespace weft::bench {
 /// namespaces. Before any thread or socket exists. Throws Failure.
 void enter_own_network(const std::string& congestion);
 
+/// Moves this thread into the network namespace that `file` stands for. Throws Failure.
+void enter_network(const std::string& file);
+
 }  // namespace weft::bench

@@ -4,6 +4,11 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "bench/connections.h"
+#include "bench/requests.h"
 
 namespace weft::bench {
 namespace {
@@ -20,8 +25,27 @@ Examples:
 )";
 
 constexpr std::uint64_t kSizesMax = 1u << 30;
+constexpr std::uint64_t kBatchMax = 64;
+constexpr std::uint64_t kConnectionsMax = 1u << 16;
+constexpr std::uint64_t kRateOctetsMax = 1024;
 constexpr std::uint64_t kRateSizes[] = {8, 16, 32, 64};
 constexpr std::uint64_t kRateBatches[] = {1, 16, 64};
+
+/// "64K": K and M are 1024s.
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || value == 0 || value > kSizesMax) return std::nullopt;
+  const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
+  const unsigned shift = suffix == "K" ? 10 : suffix == "M" ? 20 : 0;
+  if ((shift == 0 && !suffix.empty()) || value << shift > kSizesMax) return std::nullopt;
+  return value << shift;
+}
+
+constexpr bool is_whole_marks(std::uint64_t octets) {
+  return octets % sizeof(std::uint64_t) == 0;
+}
 
 std::vector<Point> rate_points(bool quick) {
   std::vector<Point> points;
@@ -33,7 +57,60 @@ std::vector<Point> rate_points(bool quick) {
   return points;
 }
 
+/// Of works that have one size that matters.
+std::optional<Point> lone_point(Work work) {
+  switch (work) {
+    case Work::WriteCold:
+    case Work::WritePassive:
+      return Point{work, 1u << 20, 1};
+    case Work::ReadLatency:
+    case Work::WriteEvent:
+    case Work::WriteBeside:
+      return Point{work, sizeof(std::uint64_t), 1};
+    case Work::Requests:
+      return Point{work, kRequestOctets, 100};
+    case Work::Connect:
+      return Point{work, 1, 1};
+    case Work::IdleMemory:
+      return Point{work, 100, 1};
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
+
+std::optional<Point> parse_point(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == text.npos) return std::nullopt;
+  auto size = text.substr(colon + 1);
+  Point point;
+  if (const auto times = size.find('x'); times != size.npos) {
+    const auto batch = parse_size(size.substr(times + 1));
+    if (!batch) return std::nullopt;
+    point.batch = *batch;
+    size = size.substr(0, times);
+  }
+  const auto octets = parse_size(size);
+  const auto* row = std::find_if(std::begin(kWorks), std::end(kWorks), [&](const WorkTraits& one) {
+    return one.name == text.substr(0, colon);
+  });
+  if (!octets || row == std::end(kWorks)) return std::nullopt;
+  point.work = row->work;
+  point.octets = *octets;
+  if (is_latency(point.work) && !is_whole_marks(point.octets)) return std::nullopt;
+  if (point.work == Work::WriteRate) {
+    if (point.octets > kRateOctetsMax || point.batch > kBatchMax) return std::nullopt;
+  } else if (point.work == Work::Requests) {
+    if (point.octets != kRequestOctets || point.batch > kConnectionsMax) return std::nullopt;
+  } else if (point.batch != 1) {
+    return std::nullopt;
+  }
+  if (point.work == Work::WriteBeside && point.octets != sizeof(std::uint64_t)) return std::nullopt;
+  if (point.work == Work::IdleMemory && point.octets > kIdleConnectionsMax) return std::nullopt;
+  if (point.work == Work::WriteCold && kWalkOctets % point.octets != 0) return std::nullopt;
+  return point;
+}
 
 std::optional<int> parse_options(int argc, char** argv, Options* options) {
   CLI::App app{"RDMA beside plain TCP, in the same run, between two processes of this machine",
@@ -59,7 +136,11 @@ std::optional<int> parse_options(int argc, char** argv, Options* options) {
       ->type_name("SIZE,...")
       ->delimiter(',')
       ->transform(CLI::AsSizeValue(false).description(""));
-  app.add_option("--rounds", options->rounds, "rounds per row (5)")
+  std::vector<std::string> points;
+  app.add_option("--points", points, "exactly these rows: write-bw:64K, write-rate:8x64, ...")
+      ->type_name("WORK:SIZE[xBATCH],...")
+      ->delimiter(',');
+  app.add_option("--rounds", options->rounds, "rounds per row (7)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""));
   app.add_option("--seconds", options->seconds, "length of one measurement (0.2)")
@@ -70,6 +151,18 @@ std::optional<int> parse_options(int argc, char** argv, Options* options) {
   app.add_option("--congestion", options->congestion,
                  "use this TCP congestion control, in a network namespace with loopback alone")
       ->type_name("NAME");
+  app.add_option("--raw-congestion", options->raw_congestion,
+                 "use this TCP congestion control for plain TCP alone")
+      ->type_name("NAME");
+  std::string buffers = "best";
+  app.add_option("--tcp-buffers", buffers,
+                 "socket buffers of plain TCP streams: the best of some, found by trying (best)")
+      ->type_name("best|system")
+      ->check(CLI::IsMember({"best", "system"}).description(""));
+  app.add_option("--follower-network", options->follower_network,
+                 "the follower enters this network namespace (a file such as /proc/1/ns/net)")
+      ->type_name("FILE");
+  app.add_flag("--lines", options->lines, "print JSON only, one line for each row when it is done");
   app.add_option("--json", options->json, "write the results here too; - for standard output only")
       ->type_name("FILE");
   app.add_flag("--quick", options->quick, "a moment of some rows: shows that it works");
@@ -85,11 +178,20 @@ std::optional<int> parse_options(int argc, char** argv, Options* options) {
     }
   }
   for (const auto octets : latency_sizes) {
-    if (octets == 0 || octets > kSizesMax || octets % 8 != 0) {
+    if (octets == 0 || octets > kSizesMax || !is_whole_marks(octets)) {
       fmt::print(stderr, "weft_bench: --latency-sizes takes multiples of 8, 8 .. 1024M\n");
       return 2;
     }
   }
+  for (const std::string& text : points) {
+    const auto point = parse_point(text);
+    if (!point) {
+      fmt::print(stderr, "weft_bench: --points: {} is no row (write-bw:64K is one)\n", text);
+      return 2;
+    }
+    options->points.push_back(*point);
+  }
+  options->choose_buffers = buffers == "best";
   options->crc = crc == "both" ? std::vector<std::string>{"on", "off"} : std::vector{crc};
   for (const WorkTraits& row : kWorks) {
     if (only.empty() || std::find(only.begin(), only.end(), row.name) != only.end()) {
@@ -109,8 +211,14 @@ std::optional<int> parse_options(int argc, char** argv, Options* options) {
 }
 
 std::vector<Point> plan(const Options& options) {
+  if (!options.points.empty()) return options.points;
   std::vector<Point> points;
   for (const Work work : options.works) {
+    if (const auto own = lone_point(work)) {
+      // 256 MiB to fill and to check are no moment.
+      if (!options.quick || work != Work::WriteCold) points.push_back(*own);
+      continue;
+    }
     if (work == Work::WriteRate) {
       const auto more = rate_points(options.quick);
       points.insert(points.end(), more.begin(), more.end());
@@ -124,8 +232,14 @@ std::vector<Point> plan(const Options& options) {
 }
 
 std::string point_text(const Point& point) {
+  if (point.work == Work::Connect) return std::string(traits(point.work).name);
+  if (point.work == Work::IdleMemory) {
+    return fmt::format("{} of {}", traits(point.work).name, point.octets);
+  }
   auto text = fmt::format("{} {}", traits(point.work).name, size_text(point.octets));
-  if (point.work == Work::WriteRate) text += fmt::format(" x {}", point.batch);
+  if (point.work == Work::WriteRate || point.work == Work::Requests) {
+    text += fmt::format(" x {}", point.batch);
+  }
   return text;
 }
 

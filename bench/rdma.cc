@@ -57,35 +57,33 @@ class RdmaEnd final : public Medium {
     prepare_buffers(leg, buffers_);
     std::memset(buffers_.control() + kCreditAt, 0, kMarkOctets);
     line_.reset_received();
-    const bool sends = leg.work == Work::SendBandwidth;
-    if (leg.work == Work::SendLatency || (sends && role == Role::Follower)) {
-      receives_posted_ = std::min<std::uint64_t>(leg.count, kDepth);
-      line_.post_receives(buffers_.target(), leg.octets,
-                          static_cast<std::uint32_t>(receives_posted_));
-    } else if (leg.work != Work::WriteLatency &&
-               !(leg.work == Work::ReadBandwidth && role == Role::Leader)) {
+    receives_posted_ = 0;
+    if (is_received_by_message(leg, role)) {
+      repost(leg, 0);
+    } else if (leg.work != Work::WriteLatency && !(is_read(leg.work) && role == Role::Leader)) {
       line_.post_receives(buffers_.control() + kMarkTargetAt, kMarkOctets, 1);
     }
   }
 
   Sample lead(const Leg& leg) override {
+    if (leg.work == Work::ReadLatency) return read_one_by_one(leg);
     if (is_latency(leg.work)) return ping(leg);
     const std::uint64_t begin = now_ns();
     stream(leg);
-    if (leg.work == Work::ReadBandwidth) {
+    if (is_read(leg.work)) {
       line_.drain();  // a read is complete when its octets are here
     } else {
       if (leg.work != Work::SendBandwidth) send_mark();
       await_received(1);
     }
-    const Sample sample{static_cast<double>(now_ns() - begin) * 1e-9, {}};
-    if (leg.work == Work::ReadBandwidth) send_mark();
+    const Sample sample{.seconds = static_cast<double>(now_ns() - begin) * 1e-9};
+    if (is_read(leg.work)) send_mark();
     line_.drain();
     return sample;
   }
 
   void follow(const Leg& leg) override {
-    if (is_latency(leg.work)) {
+    if (is_ping(leg)) {
       for (std::uint64_t trip = 0; trip < leg.count; ++trip) {
         receive_message(leg, trip);
         send_message(leg, trip);
@@ -94,26 +92,63 @@ class RdmaEnd final : public Medium {
       receive_stream(leg);
       send_mark();
     } else {
-      await_received(1);
-      if (leg.work != Work::ReadBandwidth) send_mark();
+      if (leg.work == Work::WritePassive) {
+        line_.sleep_until_received(1);
+      } else {
+        await_received(1);
+      }
+      if (!is_read(leg.work)) send_mark();
     }
     line_.drain();
   }
 
  private:
+  /// Whether every message takes a receive at this end.
+  static bool is_received_by_message(const Leg& leg, Role role) {
+    return leg.work == Work::SendLatency || leg.work == Work::WriteEvent ||
+           (leg.work == Work::SendBandwidth && role == Role::Follower);
+  }
+
   Sample ping(const Leg& leg) {
     Sample sample;
-    sample.half_trips_ns.reserve(leg.count);
+    sample.trips_ns.reserve(leg.count);
     const std::uint64_t begin = now_ns();
     std::uint64_t last = begin;
     for (std::uint64_t trip = 0; trip < leg.count; ++trip) {
       send_message(leg, trip);
       receive_message(leg, trip);
       const std::uint64_t now = now_ns();
-      sample.half_trips_ns.push_back(static_cast<std::uint32_t>((now - last) / 2));
+      sample.trips_ns.push_back(static_cast<std::uint32_t>((now - last) / 2));
       last = now;
     }
     sample.seconds = static_cast<double>(last - begin) * 1e-9;
+    line_.drain();
+    return sample;
+  }
+
+  /// One Read after the other. The target is poisoned before each, so that a completion which comes
+  /// before its octets shows.
+  Sample read_one_by_one(const Leg& leg) {
+    Sample sample;
+    sample.trips_ns.reserve(leg.count);
+    ibv_sge into = line_.local(buffers_.target(), leg.octets);
+    ibv_send_wr request = make_request(leg, IBV_WR_RDMA_READ, into, buffers_.source_offset());
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr_id = 1;
+    std::byte* const last = buffers_.target() + leg.octets - kMarkOctets;
+    const std::byte* const same = buffers_.source() + leg.octets - kMarkOctets;
+    const std::uint64_t begin = now_ns();
+    for (std::uint64_t trip = 0; trip < leg.count; ++trip) {
+      std::memset(last, 0, kMarkOctets);
+      const std::uint64_t now = now_ns();
+      line_.post_send(request, 1);
+      line_.drain();
+      sample.trips_ns.push_back(static_cast<std::uint32_t>(now_ns() - now));
+      // Both ends' sources hold the pattern of the leg.
+      if (std::memcmp(last, same, kMarkOctets) != 0) fail("wrong data in RDMA Read {}", trip);
+    }
+    sample.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+    send_mark();
     line_.drain();
     return sample;
   }
@@ -123,10 +158,11 @@ class RdmaEnd final : public Medium {
     std::memcpy(buffers_.source() + leg.octets - sizeof mark, &mark, sizeof mark);
     while (line_.in_flight() >= kDepth) line_.poll();
     ibv_sge from = line_.local(buffers_.source(), leg.octets);
-    ibv_send_wr request = leg.work == Work::SendLatency
-                              ? make_request(leg, IBV_WR_SEND, from, 0)
-                              : make_request(leg, IBV_WR_RDMA_WRITE, from,
-                                             buffers_.target_offset());
+    // Only a completion ends a sleep, and the peer of a plain Write gets none.
+    const ibv_wr_opcode opcode = leg.work == Work::SendLatency  ? IBV_WR_SEND
+                                 : leg.work == Work::WriteEvent ? IBV_WR_RDMA_WRITE_WITH_IMM
+                                                                : IBV_WR_RDMA_WRITE;
+    ibv_send_wr request = make_request(leg, opcode, from, buffers_.target_offset());
     // The last one too, so that drain() ends.
     signal_now_and_then(request, trip + 1 == leg.count);
     line_.post_send(request, 1);
@@ -139,17 +175,22 @@ class RdmaEnd final : public Medium {
       while (look(mark_at) != mark) line_.poll();
       return;
     }
-    await_received(trip + 1);
+    if (leg.work == Work::WriteEvent) {
+      line_.sleep_until_received(trip + 1);
+    } else {
+      await_received(trip + 1);
+    }
     std::uint64_t seen = 0;
     std::memcpy(&seen, mark_at, sizeof seen);
     if (seen != mark) fail("wrong data in RDMA round trip {}", trip);
     repost(leg, trip + 1);
   }
 
-  /// Posts leg.count messages, at most kDepth of them in flight.
+  /// Posts leg.count messages, so many of them in flight at most.
   void stream(const Leg& leg) {
     const bool sends = leg.work == Work::SendBandwidth;
-    const bool reads = leg.work == Work::ReadBandwidth;
+    const bool reads = is_read(leg.work);
+    const std::uint32_t depth = leg.work == Work::WriteRate ? kSmallDepth : kDepth;
     const ibv_wr_opcode opcode = sends   ? IBV_WR_SEND
                                  : reads ? IBV_WR_RDMA_READ
                                          : IBV_WR_RDMA_WRITE;
@@ -164,8 +205,13 @@ class RdmaEnd final : public Medium {
           (reads ? buffers_.source_offset() : buffers_.target_offset()) + at);
       list[i].next = i + 1 < batch ? &list[i + 1] : nullptr;
     }
+    const ibv_sge place = places[0];
+    const std::uint64_t peer = list[0].wr.rdma.remote_addr;
     for (std::uint64_t posted = 0; posted < leg.count; posted += batch) {
-      while (line_.in_flight() + batch > kDepth) line_.poll();
+      const std::uint64_t at = posted * leg.octets % leg.span();
+      places[0].addr = place.addr + at;
+      list[0].wr.rdma.remote_addr = peer + at;
+      while (line_.in_flight() + batch > depth) line_.poll();
       if (sends) {
         while (posted >= look(buffers_.control() + kCreditAt) + kCreditWindow) line_.poll();
       }
@@ -196,7 +242,12 @@ class RdmaEnd final : public Medium {
     const std::uint64_t wanted = std::min(leg.count, received + kDepth);
     const std::uint64_t more = wanted - receives_posted_;
     if (more == 0 || (more < kSignalEvery && wanted < leg.count)) return;
-    line_.post_receives(buffers_.target(), leg.octets, static_cast<std::uint32_t>(more));
+    const auto count = static_cast<std::uint32_t>(more);
+    if (leg.work == Work::WriteEvent) {
+      line_.post_empty_receives(count);
+    } else {
+      line_.post_receives(buffers_.target(), leg.octets, count);
+    }
     receives_posted_ = wanted;
   }
 

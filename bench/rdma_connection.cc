@@ -60,7 +60,9 @@ void RdmaConnection::release() {
     if (id_->qp != nullptr) ::rdma_destroy_qp(id_);
   }
   if (mr_ != nullptr) ::ibv_dereg_mr(mr_);
+  if (events_ > 0) ::ibv_ack_cq_events(cq_, events_);
   if (cq_ != nullptr) ::ibv_destroy_cq(cq_);
+  if (completions_ != nullptr) ::ibv_destroy_comp_channel(completions_);
   if (pd_ != nullptr) ::ibv_dealloc_pd(pd_);
   if (id_ != nullptr) ::rdma_destroy_id(id_);
   if (listener_ != nullptr) ::rdma_destroy_id(listener_);
@@ -98,7 +100,9 @@ void RdmaConnection::make_queue_pair(Buffers& buffers) {
   reads_max_ = static_cast<std::uint8_t>(std::clamp(reads, 1, kReadsMax));
   pd_ = ::ibv_alloc_pd(id_->verbs);
   if (pd_ == nullptr) fail_errno("ibv_alloc_pd");
-  cq_ = ::ibv_create_cq(id_->verbs, static_cast<int>(4 * kDepth), nullptr, nullptr, 0);
+  completions_ = ::ibv_create_comp_channel(id_->verbs);
+  if (completions_ == nullptr) fail_errno("ibv_create_comp_channel");
+  cq_ = ::ibv_create_cq(id_->verbs, static_cast<int>(4 * kSmallDepth), nullptr, completions_, 0);
   if (cq_ == nullptr) fail_errno("ibv_create_cq");
   // Remote write too: over iWARP the sink of a read has to allow it.
   mr_ = ::ibv_reg_mr(pd_, buffers.base(), buffers.octets(),
@@ -108,7 +112,8 @@ void RdmaConnection::make_queue_pair(Buffers& buffers) {
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = cq_;
   wanted.qp_type = IBV_QPT_RC;
-  wanted.cap.max_send_wr = 2 * kDepth;  // marks and credits go beside the messages
+  // Marks and credits go beside the messages.
+  wanted.cap.max_send_wr = kSmallDepth + kDepth;
   wanted.cap.max_recv_wr = 2 * kDepth;
   wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
   wanted.cap.max_inline_data = kInlineOctets;
@@ -152,14 +157,22 @@ void RdmaConnection::post_send(ibv_send_wr& first, std::uint32_t count) {
 }
 
 void RdmaConnection::post_receives(std::byte* at, std::uint64_t octets, std::uint32_t count) {
-  std::array<ibv_recv_wr, kSignalEvery> list{};
   ibv_sge place = local(at, octets);
+  post_receive_list(&place, count);
+}
+
+void RdmaConnection::post_empty_receives(std::uint32_t count) {
+  post_receive_list(nullptr, count);
+}
+
+void RdmaConnection::post_receive_list(ibv_sge* place, std::uint32_t count) {
+  std::array<ibv_recv_wr, kSignalEvery> list{};
   while (count > 0) {
     const std::uint32_t part = std::min<std::uint32_t>(count, list.size());
     for (std::uint32_t i = 0; i < part; ++i) {
       list[i] = {};
-      list[i].sg_list = &place;
-      list[i].num_sge = 1;
+      list[i].sg_list = place;
+      list[i].num_sge = place == nullptr ? 0 : 1;
       list[i].next = i + 1 < part ? &list[i + 1] : nullptr;
     }
     ibv_recv_wr* bad = nullptr;
@@ -192,6 +205,24 @@ int RdmaConnection::poll() {
 
 void RdmaConnection::drain() {
   while (in_flight_ > 0) poll();
+}
+
+void RdmaConnection::sleep_until_received(std::uint64_t count) {
+  // Acknowledging takes a lock, so it is done for many events at once.
+  constexpr unsigned kAcknowledgeEvery = 1024;
+  while (received_ < count) {
+    if (poll() > 0) continue;
+    if (::ibv_req_notify_cq(cq_, 0) != 0) fail_errno("ibv_req_notify_cq");
+    // What completed before the CQ was armed brings no event.
+    if (poll() > 0) continue;
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    if (::ibv_get_cq_event(completions_, &cq, &context) != 0) fail_errno("ibv_get_cq_event");
+    if (++events_ == kAcknowledgeEvery) {
+      ::ibv_ack_cq_events(cq_, events_);
+      events_ = 0;
+    }
+  }
 }
 
 ibv_sge RdmaConnection::local(const std::byte* at, std::uint64_t octets) const {

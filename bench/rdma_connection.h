@@ -14,6 +14,8 @@ namespace weft::bench {
 
 /// Messages in flight at most, and receives posted at most.
 inline constexpr std::uint32_t kDepth = 128;
+/// The same for messages of a few octets.
+inline constexpr std::uint32_t kSmallDepth = 512;
 /// A lone unsignalled work request in so many is signalled, so that the queue can be reaped.
 inline constexpr std::uint32_t kSignalEvery = 32;
 
@@ -33,6 +35,9 @@ class RdmaConnection {
   /// Posts `count` receives of `octets` at `at`, one after the other to the same place.
   void post_receives(std::byte* at, std::uint64_t octets, std::uint32_t count);
 
+  /// The same for `count` messages that bring no octets of their own: Writes with immediate data.
+  void post_empty_receives(std::uint32_t count);
+
   /// One ibv_poll_cq. Returns how many completions it found.
   int poll();
   std::uint32_t in_flight() const { return in_flight_; }
@@ -41,6 +46,10 @@ class RdmaConnection {
   void reset_received() { received_ = 0; }
   /// Polls until the send queue is empty.
   void drain();
+
+  /// Sleeps on the completion channel until `count` receives have completed since the last
+  /// reset_received().
+  void sleep_until_received(std::uint64_t count);
 
   /// Part of the own region; `at` lies in the Buffers.
   ibv_sge local(const std::byte* at, std::uint64_t octets) const;
@@ -56,13 +65,16 @@ class RdmaConnection {
   rdma_conn_param parameters() const;
   /// Takes the next event, which has to be `expected`; returns the id it is about.
   rdma_cm_id* await(rdma_cm_event_type expected);
+  void post_receive_list(ibv_sge* place, std::uint32_t count);
   void release();
 
   rdma_event_channel* channel_ = nullptr;
   rdma_cm_id* listener_ = nullptr;
   rdma_cm_id* id_ = nullptr;
   ibv_pd* pd_ = nullptr;
+  ibv_comp_channel* completions_ = nullptr;
   ibv_cq* cq_ = nullptr;
+  unsigned events_ = 0;  ///< not acknowledged yet
   ibv_mr* mr_ = nullptr;
   std::uint8_t reads_max_ = 1;
   std::uint32_t inline_octets_ = 0;

@@ -33,8 +33,8 @@ std::string commit() {
   std::error_code failed;
   const auto folder = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
   if (failed || folder.string().find('\'') != std::string::npos) return "unknown";
-  const auto command = fmt::format("git -C '{}' describe --always --dirty 2>/dev/null",
-                                   folder.string());
+  const auto command =
+      fmt::format("git -C '{}' describe --always --dirty 2>/dev/null", folder.string());
   std::FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return "unknown";
   char text[128] = "";
@@ -81,7 +81,10 @@ nlohmann::json describe_setup(const Options& options) {
       {"optimised", false},
 #endif
       {"commit", commit()},
-      {"congestion_control", first_line("/proc/sys/net/ipv4/tcp_congestion_control")},
+      {"congestion_control", options.congestion.empty()
+                                 ? first_line("/proc/sys/net/ipv4/tcp_congestion_control")
+                                 : options.congestion},
+      {"raw_congestion_control", options.raw_congestion},
       {"address", options.address},
       {"rounds", options.rounds},
       {"seconds", options.seconds},
@@ -96,9 +99,10 @@ void print_setup(const nlohmann::json& setup) {
   fmt::print("software  Linux {}, {}{}, commit {}\n", text("kernel"), text("compiler"),
              setup.at("optimised").get<bool>() ? "" : " WITHOUT OPTIMISATION", text("commit"));
   fmt::print("network   {}, congestion control {}\n", text("address"), text("congestion_control"));
-  fmt::print("method    {} round(s) of TCP then RDMA, {} s each; ratio: median of RDMA/TCP within "
-             "a round\n",
-             setup.at("rounds").get<int>(), setup.at("seconds").get<double>());
+  fmt::print(
+      "method    {} round(s) of TCP then RDMA, {} s each; ratio: median of RDMA/TCP within "
+      "a round\n",
+      setup.at("rounds").get<int>(), setup.at("seconds").get<double>());
   if (!setup.at("settings").empty()) {
     fmt::print("settings  {}\n", setup.at("settings").dump());
   }
@@ -106,41 +110,83 @@ void print_setup(const nlohmann::json& setup) {
 
 void print_heading(Work work, const std::string& crc) {
   const auto& row = traits(work);
+  fmt::print("\n{}, {}, CRC {}{}\n", row.title, unit(row.measure), crc,
+             is_less_better(work) ? " (a ratio below 1: RDMA does better)" : "");
   if (is_latency(work)) {
-    fmt::print("\n{}, {}, CRC {} (a ratio below 1: RDMA is faster)\n", row.title, row.unit, crc);
     fmt::print("{:>14} {:>10} {:>9} {:>10} {:>9} {:>8}  {}\n", "size", "RDMA p50", "p99", "TCP p50",
                "p99", "ratio", "lowest .. highest");
   } else {
-    fmt::print("\n{}, {}, CRC {}\n", row.title, row.unit, crc);
-    fmt::print("{:>14} {:>10} {:>10} {:>8}  {}\n", "size", "RDMA", "TCP", "ratio",
-               "lowest .. highest");
+    fmt::print("{:>14} {:>10} {:>10} {:>8}  {:<18}{}\n", "size", "RDMA", "TCP", "ratio",
+               "lowest .. highest", is_stream(work) ? "  CPU s/GB RDMA, TCP, ratio" : "");
   }
 }
 
+namespace {
+
+std::string size_column(const Point& point) {
+  switch (point.work) {
+    case Work::WriteRate:
+    case Work::Requests:
+      return fmt::format("{} x {:>2}", size_text(point.octets), point.batch);
+    case Work::IdleMemory:
+      return fmt::format("{} QPs", point.octets);
+    case Work::Connect:
+      return "";
+    default:
+      return size_text(point.octets);
+  }
+}
+
+}  // namespace
+
 void print_row(const Result& result) {
   const Point& point = result.point;
-  auto size = size_text(point.octets);
-  if (point.work == Work::WriteRate) size += fmt::format(" x {:>2}", point.batch);
+  const Figure& figure = result.figure;
+  const auto size = size_column(point);
   if (is_latency(point.work)) {
     fmt::print("{:>14} {:>10.2f} {:>9.2f} {:>10.2f} {:>9.2f}", size, result.rdma_p50,
                result.rdma_p99, result.tcp_p50, result.tcp_p99);
   } else {
-    fmt::print("{:>14} {:>10.3f} {:>10.3f}", size, result.rdma, result.tcp);
+    fmt::print("{:>14} {:>10.3f} {:>10.3f}", size, figure.rdma, figure.tcp);
   }
-  fmt::print(" {:>8.2f}  {:.2f} .. {:.2f}\n", result.ratio, result.ratio_low, result.ratio_high);
+  const auto range = fmt::format("{:.2f} .. {:.2f}", figure.ratio_low, figure.ratio_high);
+  fmt::print(" {:>8.2f}  {}", figure.ratio, range);
+  if (is_stream(point.work)) {
+    fmt::print("{:>{}}{:>12.3f} {:.3f} {:.2f}", "", 18 - std::min<std::size_t>(18, range.size()),
+               result.cpu.rdma, result.cpu.tcp, result.cpu.ratio);
+  }
+  fmt::print("\n");
   std::fflush(stdout);
+}
+
+nlohmann::json to_json(const Figure& figure) {
+  return {{"rdma", figure.rdma},
+          {"tcp", figure.tcp},
+          {"ratio", figure.ratio},
+          {"ratio_low", figure.ratio_low},
+          {"ratio_high", figure.ratio_high},
+          {"ratios", figure.ratios}};
+}
+
+Figure figure_from_json(const nlohmann::json& json) {
+  return {json.at("tcp"),       json.at("rdma"),       json.at("ratio"),
+          json.at("ratio_low"), json.at("ratio_high"), json.at("ratios")};
 }
 
 nlohmann::json to_json(const Result& result) {
   const auto& row = traits(result.point.work);
-  nlohmann::json json = {
-      {"work", row.name},          {"unit", row.unit},
-      {"octets", result.point.octets}, {"batch", result.point.batch},
-      {"rdma", result.rdma},       {"tcp", result.tcp},
-      {"ratio", result.ratio},     {"ratio_low", result.ratio_low},
-      {"ratio_high", result.ratio_high},
-  };
-  if (is_latency(result.point.work)) {
+  nlohmann::json json = to_json(result.figure);
+  json["work"] = row.name;
+  json["unit"] = unit(row.measure);
+  json["octets"] = result.point.octets;
+  json["batch"] = result.point.batch;
+  json["tcp_buffer"] = result.tcp_buffer;
+  if (is_stream(result.point.work)) json["cpu"] = to_json(result.cpu);
+  if (traits(result.point.work).measure == Measure::Rise) {
+    json["rdma_bulk"] = result.rdma_bulk;
+    json["tcp_bulk"] = result.tcp_bulk;
+  }
+  if (result.tcp_p50 > 0) {
     json["rdma_p50"] = result.rdma_p50;
     json["rdma_p99"] = result.rdma_p99;
     json["tcp_p50"] = result.tcp_p50;
@@ -156,11 +202,11 @@ Result result_from_json(const nlohmann::json& json) {
   }
   result.point.octets = json.at("octets");
   result.point.batch = json.at("batch");
-  result.rdma = json.at("rdma");
-  result.tcp = json.at("tcp");
-  result.ratio = json.at("ratio");
-  result.ratio_low = json.at("ratio_low");
-  result.ratio_high = json.at("ratio_high");
+  result.tcp_buffer = json.at("tcp_buffer");
+  result.figure = figure_from_json(json);
+  if (json.contains("cpu")) result.cpu = figure_from_json(json.at("cpu"));
+  result.rdma_bulk = json.value("rdma_bulk", 0.0);
+  result.tcp_bulk = json.value("tcp_bulk", 0.0);
   result.rdma_p50 = json.value("rdma_p50", 0.0);
   result.rdma_p99 = json.value("rdma_p99", 0.0);
   result.tcp_p50 = json.value("tcp_p50", 0.0);

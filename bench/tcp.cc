@@ -1,6 +1,4 @@
 // Plain TCP with the same shape: the baseline. Both ends busy-poll, as the RDMA ends do.
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "bench/address.h"
 #include "bench/medium.h"
+#include "bench/sockets.h"
 
 namespace weft::bench {
 namespace {
@@ -20,13 +18,19 @@ constexpr std::size_t kBatchMax = 64;
 
 class TCPEnd final : public Medium {
  public:
-  TCPEnd(int fd, Buffers& buffers) : fd_(fd), buffers_(buffers) {
-    const int on = 1;
-    if (::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) fail_errno("TCP_NODELAY");
+  TCPEnd(std::vector<int> fds, Buffers& buffers) : fds_(std::move(fds)), buffers_(buffers) {}
+  ~TCPEnd() override {
+    for (const int fd : fds_) ::close(fd);
   }
-  ~TCPEnd() override { ::close(fd_); }
 
-  void prepare(const Leg& leg, Role) override { prepare_buffers(leg, buffers_); }
+  void prepare(const Leg& leg, Role role) override {
+    prepare_buffers(leg, buffers_);
+    fd_ = fds_[leg.choice];
+    // Who sleeps, sleeps in the calls themselves.
+    const bool sleeps =
+        leg.work == Work::WriteEvent || (leg.work == Work::WritePassive && role == Role::Follower);
+    wait_ = sleeps ? 0 : MSG_DONTWAIT;
+  }
 
   Sample lead(const Leg& leg) override {
     if (is_latency(leg.work)) return ping(leg);
@@ -38,7 +42,7 @@ class TCPEnd final : public Medium {
       send_stream(leg);
       receive_mark();
     }
-    return {static_cast<double>(now_ns() - begin) * 1e-9, {}};
+    return {.seconds = static_cast<double>(now_ns() - begin) * 1e-9};
   }
 
   void follow(const Leg& leg) override {
@@ -59,14 +63,14 @@ class TCPEnd final : public Medium {
  private:
   Sample ping(const Leg& leg) {
     Sample sample;
-    sample.half_trips_ns.reserve(leg.count);
+    sample.trips_ns.reserve(leg.count);
     const std::uint64_t begin = now_ns();
     std::uint64_t last = begin;
     for (std::uint64_t trip = 0; trip < leg.count; ++trip) {
       send_message(leg, trip);
       receive_message(leg, trip);
       const std::uint64_t now = now_ns();
-      sample.half_trips_ns.push_back(static_cast<std::uint32_t>((now - last) / 2));
+      sample.trips_ns.push_back(static_cast<std::uint32_t>((now - last) / 2));
       last = now;
     }
     sample.seconds = static_cast<double>(last - begin) * 1e-9;
@@ -89,7 +93,7 @@ class TCPEnd final : public Medium {
   void send_stream(const Leg& leg) {
     if (leg.batch == 1) {
       for (std::uint64_t sent = 0; sent < leg.count; ++sent) {
-        send_octets(buffers_.source(), leg.octets);
+        send_octets(buffers_.source() + sent * leg.octets % leg.span(), leg.octets);
       }
       return;
     }
@@ -103,7 +107,7 @@ class TCPEnd final : public Medium {
     const std::size_t whole = leg.batch * leg.octets;
     for (std::uint64_t sent = 0; sent < leg.count; sent += leg.batch) {
       ssize_t taken = 0;
-      while ((taken = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0) retry("sendmsg");
+      while ((taken = ::sendmsg(fd_, &message, wait_ | MSG_NOSIGNAL)) < 0) retry("sendmsg");
       // The pieces lie side by side, so what is left of a short call is one piece.
       const auto done = static_cast<std::size_t>(taken);
       if (done < whole) send_octets(buffers_.source() + done, whole - done);
@@ -115,13 +119,15 @@ class TCPEnd final : public Medium {
     const std::size_t turn = leg.octets * leg.batch;
     std::uint64_t left = leg.count * leg.octets;
     if (leg.work != Work::WriteRate) {
-      for (; left > 0; left -= turn) receive_octets(buffers_.target(), turn);
+      for (std::uint64_t at = 0; at < left; at += turn) {
+        receive_octets(buffers_.target() + at % leg.span(), turn);
+      }
       return;
     }
     // Many messages per call into a ring of whole turns.
     const std::size_t ring = kReadOctets / turn * turn;
     for (std::size_t at = 0; left > 0;) {
-      const ssize_t got = ::recv(fd_, buffers_.target() + at, ring - at, MSG_DONTWAIT);
+      const ssize_t got = ::recv(fd_, buffers_.target() + at, ring - at, wait_);
       if (got <= 0) {
         if (got == 0) fail("the TCP connection was closed");
         retry("recv");
@@ -143,7 +149,7 @@ class TCPEnd final : public Medium {
 
   void send_octets(const std::byte* octets, std::size_t count) {
     while (count > 0) {
-      const ssize_t taken = ::send(fd_, octets, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t taken = ::send(fd_, octets, count, wait_ | MSG_NOSIGNAL);
       if (taken < 0) {
         retry("send");
         continue;
@@ -155,7 +161,7 @@ class TCPEnd final : public Medium {
 
   void receive_octets(std::byte* octets, std::size_t count) {
     while (count > 0) {
-      const ssize_t got = ::recv(fd_, octets, count, MSG_DONTWAIT);
+      const ssize_t got = ::recv(fd_, octets, count, wait_);
       if (got == 0) fail("the TCP connection was closed");
       if (got < 0) {
         retry("recv");
@@ -170,31 +176,21 @@ class TCPEnd final : public Medium {
     if (errno != EAGAIN && errno != EINTR) fail_errno(call);
   }
 
-  int fd_;
+  std::vector<int> fds_;  // one for each of kTCPChoices
+  int fd_ = -1;
+  int wait_ = 0;
   Buffers& buffers_;
 };
 
 }  // namespace
 
 std::unique_ptr<Medium> make_tcp(Medium::Role role, const std::string& address, Control& control,
-                                 Buffers& buffers) {
-  const bool listens = role == Medium::Role::Follower;
-  Address where = parse_address(address, listens ? 0 : control.get<std::uint16_t>());
-  int fd = ::socket(where.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) fail_errno("socket");
-  if (listens) {
-    if (::bind(fd, where.get(), where.length) != 0) fail_errno("cannot bind to " + address);
-    if (::listen(fd, 1) != 0) fail_errno("listen");
-    ::getsockname(fd, where.get(), &where.length);
-    control.put(port_of(where));
-    const int accepted = ::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC);
-    if (accepted < 0) fail_errno("accept");
-    ::close(fd);
-    fd = accepted;
-  } else if (::connect(fd, where.get(), where.length) != 0) {
-    fail_errno("cannot connect to " + address);
+                                 Buffers& buffers, const std::string& congestion) {
+  std::vector<int> fds;
+  for (const std::uint32_t octets : kTCPChoices) {
+    fds.push_back(open_connection(role, address, control, octets, congestion));
   }
-  return std::make_unique<TCPEnd>(fd, buffers);
+  return std::make_unique<TCPEnd>(std::move(fds), buffers);
 }
 
 }  // namespace weft::bench

@@ -1,0 +1,67 @@
+// Each leg has as many trips alone as beside the stream, so the rise is one of the same minute.
+#include "bench/beside.h"
+
+#include "bench/statistics.h"
+
+namespace weft::bench {
+namespace {
+
+class Beside final : public Medium {
+ public:
+  Beside(std::unique_ptr<BesidePair> pair, Control& control)
+      : pair_(std::move(pair)), control_(control) {}
+
+  void prepare(const Leg&, Role) override {}
+
+  Sample lead(const Leg& leg) override {
+    Sample sample;
+    std::uint64_t fed = 0;
+    const std::uint64_t begin = now_ns();
+    std::vector<std::uint32_t> alone = pings(leg, 0, [] {});
+    const std::uint64_t middle = now_ns();
+    sample.trips_ns = pings(leg, leg.count, [&] { fed += pair_->feed(); });
+    const std::uint64_t end = now_ns();
+    control_.put(fed);
+    pair_->end_feeding();
+    sample.seconds = static_cast<double>(end - begin) * 1e-9;
+    std::vector<std::uint32_t> beside = sample.trips_ns;
+    sample.value = percentile_us(beside, 0.99) - percentile_us(alone, 0.99);
+    sample.bulk = static_cast<double>(fed) / static_cast<double>(end - middle);
+    return sample;
+  }
+
+  void follow(const Leg& leg) override {
+    for (std::uint64_t trip = 0; trip < 2 * leg.count; ++trip) {
+      while (!pair_->has_ping(trip_mark(leg, trip))) pair_->drain();
+      pair_->send_ping(trip_mark(leg, trip));
+    }
+    pair_->end_draining(control_.get<std::uint64_t>());
+  }
+
+ private:
+  template <typename Meanwhile>
+  std::vector<std::uint32_t> pings(const Leg& leg, std::uint64_t first, Meanwhile meanwhile) {
+    std::vector<std::uint32_t> trips;
+    trips.reserve(leg.count);
+    std::uint64_t last = now_ns();
+    for (std::uint64_t trip = first; trip < first + leg.count; ++trip) {
+      pair_->send_ping(trip_mark(leg, trip));
+      while (!pair_->has_ping(trip_mark(leg, trip))) meanwhile();
+      const std::uint64_t now = now_ns();
+      trips.push_back(static_cast<std::uint32_t>((now - last) / 2));
+      last = now;
+    }
+    return trips;
+  }
+
+  std::unique_ptr<BesidePair> pair_;
+  Control& control_;
+};
+
+}  // namespace
+
+std::unique_ptr<Medium> make_beside(std::unique_ptr<BesidePair> pair, Control& control) {
+  return std::make_unique<Beside>(std::move(pair), control);
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,80 @@
+// Two plain connections of one process, both asked without waiting.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "bench/beside.h"
+#include "bench/media.h"
+#include "bench/sockets.h"
+
+namespace weft::bench {
+namespace {
+
+class BesideTCP final : public BesidePair {
+ public:
+  BesideTCP(Medium::Role role, const std::string& address, Control& control)
+      : ping_(open_connection(role, address, control, 0, {})),
+        bulk_(open_connection(role, address, control, 0, {})),
+        octets_(kBulkOctets) {}
+  ~BesideTCP() override {
+    ::close(ping_);
+    ::close(bulk_);
+  }
+
+  void send_ping(std::uint64_t mark) override {
+    while (::send(ping_, &mark, sizeof mark, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) retry("send");
+  }
+  bool has_ping(std::uint64_t mark) override {
+    std::uint64_t seen = 0;
+    // Eight octets sent by one call come by one call.
+    const ssize_t got = ::recv(ping_, &seen, sizeof seen, MSG_DONTWAIT);
+    if (got < 0) {
+      retry("recv");
+      return false;
+    }
+    if (got != sizeof seen || seen != mark) fail("wrong data beside a bulk stream");
+    return true;
+  }
+
+  std::uint64_t feed() override {
+    const ssize_t taken =
+        ::send(bulk_, octets_.data(), octets_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (taken >= 0) return static_cast<std::uint64_t>(taken);
+    retry("send");
+    return 0;
+  }
+  void end_feeding() override {}
+
+  void drain() override {
+    const ssize_t got = ::recv(bulk_, octets_.data(), octets_.size(), MSG_DONTWAIT);
+    if (got < 0) {
+      retry("recv");
+    } else {
+      drained_ += static_cast<std::uint64_t>(got);
+    }
+  }
+  void end_draining(std::uint64_t total) override {
+    while (drained_ < total) drain();
+    drained_ = 0;
+  }
+
+ private:
+  static void retry(const char* call) {
+    if (errno != EAGAIN && errno != EINTR) fail_errno(call);
+  }
+
+  int ping_, bulk_;
+  std::vector<std::byte> octets_;
+  std::uint64_t drained_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Medium> make_beside_tcp(Medium::Role role, const std::string& address,
+                                        Control& control) {
+  return make_beside(std::make_unique<BesideTCP>(role, address, control), control);
+}
+
+}  // namespace weft::bench

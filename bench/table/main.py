@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Makes the whole table: weft beside plain TCP and its peers, on this machine, in one run."""
+import argparse
+import datetime
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import groups
+import networks
+import peers
+import plots
+import report
+import rows
+
+# What the names of a group's measurements begin with.
+PREFIXES = {"loopback": ("on/", "off/"), "default": ("default/",), "veth": ("veth-",)}
+GROUPS = {"loopback": groups.on_loopback, "default": groups.by_default, "veth": groups.over_veth}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="bench/run", description=__doc__,
+        epilog="Status 0: all was measured; 1: something that has to work failed, or with --check "
+               "an 'at least' was not met; 2: the command line was wrong.")
+    parser.add_argument("--quick", action="store_true", help="in two minutes, with few rounds")
+    parser.add_argument("--check", action="store_true", help="an 'at least' not met is an error")
+    parser.add_argument("--compare", metavar="EARLIER.json", help="stand beside an earlier run")
+    parser.add_argument("--json", metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--html", metavar="FILE", help="where the plots go")
+    parser.add_argument("--congestion", default="cubic", metavar="NAME",
+                        help="congestion control of the loopback (cubic)")
+    parser.add_argument("--only", default="", metavar="GROUP,...",
+                        help=f"these groups: {', '.join([*GROUPS, 'peers'])}")
+    parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--moment", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    chosen.only = [name for name in chosen.only.split(",") if name] or [*GROUPS, "peers"]
+    for name in chosen.only:
+        if name not in GROUPS and name != "peers":
+            parser.error(f"--only: {name} is none of {', '.join([*GROUPS, 'peers'])}")
+    chosen.earlier = None
+    if chosen.compare:
+        try:
+            chosen.earlier = json.loads(Path(chosen.compare).read_text(encoding="utf-8"))
+            assert chosen.earlier["rows"] is not None and chosen.earlier["setup"] is not None
+        except (OSError, ValueError, KeyError, TypeError, AssertionError):
+            parser.error(f"--compare: {chosen.compare} is no JSON of an earlier run")
+    return chosen
+
+
+class Progress:
+    """What is under way, on a terminal alone."""
+
+    def __init__(self):
+        self.began = time.monotonic()
+        self.shown = sys.stderr.isatty()
+
+    def tell(self, text):
+        if self.shown:
+            seconds = time.monotonic() - self.began
+            print(f"\r\033[K{seconds:4.0f} s  {text}", end="", file=sys.stderr, flush=True)
+
+    def end(self):
+        if self.shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def measure(chosen, plan, progress):
+    """(measurements, peers' rows, setup)"""
+    bench = groups.Bench(chosen.build, plan, progress.tell)
+    congestion = chosen.congestion
+    measured, beside = {}, []
+    for name, group in GROUPS.items():
+        if name in chosen.only:
+            progress.tell(name)
+            measured.update(guarded(name, group, bench, congestion))
+    if "peers" in chosen.only:
+        beside = peers.measure(bench, congestion)
+    setup = dict(next(iter(bench.setups.values()), {}))
+    setup.update(congestion_control=congestion, date=str(datetime.date.today()),
+                 system_congestion_control=networks.system_congestion(),
+                 took_seconds=round(time.monotonic() - progress.began))
+    return measured, beside, setup
+
+
+def guarded(name, group, bench, congestion):
+    """Where no namespace may be made, the rows that need one say so."""
+    try:
+        return group(bench, congestion)
+    except networks.Impossible as reason:
+        names = {need for row in rows.ROWS for need in row.needs}
+        return {need: {"missing": str(reason)} for need in names
+                if need.startswith(PREFIXES[name])}
+
+
+def main():
+    chosen = arguments()
+    # Ended by a signal as by a fault: the namespaces' holders and the programs end with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    progress = Progress()
+    try:
+        measured, beside, setup = measure(chosen, groups.Plan(chosen.quick, chosen.moment),
+                                          progress)
+    except groups.Failed as reason:
+        progress.end()
+        print(f"bench/run: {reason}", file=sys.stderr)
+        return 1
+    progress.end()
+    begins = tuple(prefix for name in chosen.only for prefix in PREFIXES.get(name, ()))
+    made = rows.make_all(measured, [row for row in rows.ROWS if row.needs[0].startswith(begins)])
+    head = list(report.setup_lines(setup)) if "processor" in setup else []
+    sections = [("weft to raw TCP", list(report.table(made)))] if made else []
+    if beside:
+        sections.append(("peers of the same rounds", list(report.peers_table(beside))))
+    if chosen.earlier:
+        sections.append(("comparison", list(report.comparison(made, chosen.earlier))))
+    print("\n".join(head))
+    for heading, lines in sections:
+        print(f"\n{heading}\n")
+        print("\n".join(lines))
+    unmet = report.unmet(made)
+    print(f"\n{sum('value' in row for row in made)} of {len(made)} rows measured in "
+          f"{setup['took_seconds']} s, {len(unmet)} below 'at least'")
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps(
+            {"setup": setup, "rows": made, "peers": beside, "measured": measured}, indent=1) + "\n",
+            encoding="utf-8")
+    if chosen.html:
+        charts = [plots.bar_chart(made, report.number, "weft to raw TCP"),
+                  *plots.works_chart(beside, report.number)]
+        Path(chosen.html).write_text(plots.page(head, sections, charts), encoding="utf-8")
+    return 1 if chosen.check and unmet else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

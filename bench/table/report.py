@@ -1,0 +1,116 @@
+"""The table as text, and beside an earlier one."""
+
+VERDICTS = {(True, True): "met, aim met", (True, False): "met", (True, None): "met",
+            (False, False): "NOT MET", (False, None): "NOT MET", (None, None): ""}
+# A figure has changed when it leaves this band around the earlier one, and the earlier rounds too.
+BAND = 0.05
+
+
+def number(value):
+    if value is None:
+        return "-"
+    size = abs(value)
+    return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.3g}"
+
+
+def limit(row, key):
+    if row.get(key) is None:
+        return "-"
+    return ("<= " if row["direction"] == "at most" else ">= ") + number(row[key])
+
+
+def verdict(row):
+    if "missing" in row:
+        return "not measured"
+    return VERDICTS.get((row.get("met"), row.get("aim_met")), "")
+
+
+def columns(lines):
+    """Lines of cells, aligned; all but the first cell to the right."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        cells = [line[0].ljust(widths[0])] + [cell.rjust(width) for cell, width
+                                              in zip(line[1:], widths[1:])]
+        yield "  ".join(cells).rstrip()
+
+
+def table(rows):
+    lines = [["row", "figure", "lowest", "highest", "weft", "raw", "at least", "aim", ""]]
+    notes = []
+    for row in rows:
+        if "missing" in row:
+            notes.append(f"{row['title']}: not measured: {row['missing']}")
+        elif row.get("note"):
+            notes.append(f"{row['title']}: {row['note']}")
+        lines.append([row["title"], number(row.get("value")), number(row.get("low")),
+                      number(row.get("high")), number(row.get("weft")), number(row.get("raw")),
+                      limit(row, "least"), limit(row, "aim"), verdict(row)])
+    yield from columns(lines)
+    if notes:
+        yield ""
+        yield from notes
+
+
+def peers_table(peers):
+    """Every subject of a work, with raw of the same rounds at 1."""
+    lines = [["work", "subject", "figure", "unit", "to raw", "weft to it", "weft is"]]
+    notes = []
+    for peer in peers:
+        if "missing" in peer:
+            notes.append(f"{peer['work']}, {peer['subject']}: not measured: {peer['missing']}")
+            continue
+        ahead = peer.get("ahead")
+        lines.append([peer["work"], peer["subject"], number(peer["value"]), peer["unit"],
+                      number(peer.get("to_raw")), number(peer.get("weft_to_it")),
+                      "" if ahead is None else "ahead" if ahead else "BEHIND"])
+    yield from columns(lines)
+    if notes:
+        yield ""
+        yield from notes
+    settings = {peer["subject"]: peer["settings"] for peer in peers if peer.get("settings")}
+    if settings:
+        yield ""
+        for subject, words in sorted(settings.items()):
+            yield f"{subject}: {words}"
+
+
+def changes(rows, earlier):
+    """(row, earlier figure, what became of it) for all rows that both have."""
+    before = {row["name"]: row for row in earlier["rows"] if "value" in row}
+    for row in rows:
+        old = before.get(row["name"])
+        if old is None or "value" not in row:
+            continue
+        yield row, old["value"], became(row, old)
+
+
+def became(row, old):
+    """Better or worse only beyond the noise: outside the band, and outside the earlier rounds."""
+    now, then = row["value"], old["value"]
+    low, high = old.get("low", then), old.get("high", then)
+    if low <= now <= high or abs(now - then) <= BAND * abs(then):
+        return "the same"
+    return "better" if (now > then) == (row["direction"] == "at least") else "WORSE"
+
+
+def comparison(rows, earlier):
+    yield f"beside the run of {earlier['setup'].get('date', 'an unknown day')}, commit " \
+          f"{earlier['setup'].get('commit', 'unknown')}"
+    lines = [["row", "then", "now", "change", ""]]
+    for row, then, word in changes(rows, earlier):
+        by = f"{(row['value'] / then - 1) * 100:+.1f} %" if then else "-"
+        lines.append([row["title"], number(then), number(row["value"]), by, word])
+    yield from columns(lines)
+
+
+def setup_lines(setup):
+    yield f"machine   {setup['processor']}, {setup['cores']} core(s)"
+    yield f"software  Linux {setup['kernel']}, {setup['compiler']}, commit {setup['commit']}"
+    yield (f"network   loopback, congestion control {setup['congestion_control']}; the system's "
+           f"own is {setup['system_congestion_control']}")
+    yield (f"method    {setup['rounds']} rounds of TCP then weft, {setup['seconds']} s each; a "
+           "figure is the median of the ratios within a round")
+
+
+def unmet(rows):
+    return [row for row in rows if row.get("met") is False]

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Tests of the table: figures, limits, comparison, plots, and what the peers' programs print."""
+import random
+import struct
+import unittest
+import xml.etree.ElementTree
+
+import fpdus
+import groups
+import peers
+import plots
+import report
+import rows
+
+
+def bench_row(ratio, rdma=2.0, tcp=1.0, **more):
+    return {"ratio": ratio, "ratio_low": ratio - 0.1, "ratio_high": ratio + 0.1, "rdma": rdma,
+            "tcp": tcp, "unit": "GB/s", "cpu": {"ratio": 1, "ratio_low": 1, "ratio_high": 1,
+                                                "rdma": 1, "tcp": 1}, **more}
+
+
+class Rows(unittest.TestCase):
+    def test_every_name_is_given_once_and_every_row_names_what_it_needs(self):
+        names = [row.name for row in rows.ROWS]
+        self.assertEqual(len(names), len(set(names)))
+        for row in rows.ROWS:
+            self.assertTrue(row.needs, row.name)
+
+    def test_a_figure_at_its_limit_meets_it(self):
+        for direction, worse in (("at least", 0.99), ("at most", 1.01)):
+            row = rows.Row("r", "R", None, direction, 1.0, None)
+            self.assertEqual(row.judge(1.0), (True, None))
+            self.assertEqual(row.judge(worse), (False, None))
+
+    def test_a_row_that_was_not_measured_says_why_and_meets_nothing(self):
+        made = {row["name"]: row for row in rows.make_all(
+            {"veth-1500/write-bw:64K": {"missing": "no namespaces"}})}
+        self.assertEqual(made["veth-1500"]["missing"], "no namespaces")
+        self.assertEqual(made["write-64K"]["missing"], "not measured")
+        self.assertEqual(report.unmet(made.values()), [])
+
+    def test_the_share_of_a_latency_is_above_one_when_it_is_shorter(self):
+        measured = {"default/write-lat:8": bench_row(1.0), "on/write-lat:8": bench_row(1.2)}
+        made = {row["name"]: row for row in rows.make_all(measured)}
+        self.assertAlmostEqual(made["default-write-lat-8"]["value"], 1.2)
+        measured = {"default/write-bw:1M": bench_row(0.4), "on/write-bw:1M": bench_row(0.8)}
+        made = {row["name"]: row for row in rows.make_all(measured)}
+        self.assertAlmostEqual(made["default-write-1M"]["value"], 0.5)
+        self.assertIs(made["default-write-1M"]["met"], False)
+
+    def test_memory_is_in_kib_and_rates_are_wefts_own(self):
+        made = {row["name"]: row for row in rows.make_all({
+            "on/idle-memory:1000": bench_row(4096, rdma=4096.0),
+            "on/write-rate:8x64": bench_row(0.5, rdma=6.0, tcp=12.0)})}
+        self.assertEqual(made["idle-memory"]["value"], 4)
+        self.assertEqual(made["rate-64"]["value"], 6)
+        self.assertEqual(made["rate-64"]["raw"], 12)
+
+    def test_points_are_named_as_weft_bench_takes_them(self):
+        for octets, batch, work, name in ((65536, 1, "write-bw", "write-bw:64K"),
+                                          (8, 64, "write-rate", "write-rate:8x64"),
+                                          (4096, 9900, "requests", "requests:4Kx9900"),
+                                          (1000, 1, "idle-memory", "idle-memory:1000"),
+                                          (4096, 1, "idle-memory", "idle-memory:4096"),
+                                          (1 << 20, 1, "write-cold", "write-cold:1M")):
+            self.assertEqual(groups.point_of({"work": work, "octets": octets, "batch": batch}),
+                             name)
+
+
+class Comparison(unittest.TestCase):
+    def became(self, now, then, direction="at least", low=None, high=None):
+        old = {"value": then, "low": low if low is not None else then,
+               "high": high if high is not None else then}
+        return report.became({"value": now, "direction": direction}, old)
+
+    def test_noise_is_no_change(self):
+        self.assertEqual(self.became(1.03, 1.0), "the same")
+        self.assertEqual(self.became(1.2, 1.0, low=0.8, high=1.3), "the same")
+
+    def test_better_and_worse_depend_on_the_direction(self):
+        self.assertEqual(self.became(1.2, 1.0), "better")
+        self.assertEqual(self.became(0.8, 1.0), "WORSE")
+        self.assertEqual(self.became(1.2, 1.0, "at most"), "WORSE")
+        self.assertEqual(self.became(0.8, 1.0, "at most"), "better")
+
+    def test_rows_that_only_one_run_has_are_left_out(self):
+        now = [{"name": "a", "value": 1, "direction": "at least", "title": "A"},
+               {"name": "b", "value": 1, "direction": "at least", "title": "B"}]
+        earlier = {"setup": {}, "rows": [{"name": "a", "value": 2}, {"name": "c", "value": 1}]}
+        self.assertEqual([row["name"] for row, _, _ in report.changes(now, earlier)], ["a"])
+        self.assertIn("WORSE", "\n".join(report.comparison(now, earlier)))
+
+
+class Texts(unittest.TestCase):
+    def test_the_table_shows_figure_limits_and_verdict(self):
+        made = rows.make_all({"on/write-bw:64K": bench_row(1.2, cpu=bench_row(1.5))})
+        lines = list(report.table(made))
+        line = next(line for line in lines if line.startswith("RDMA Write 64 KiB, many"))
+        for word in ("1.2", "1.1", "1.3", ">= 1.15", ">= 1.4", "met"):
+            self.assertIn(word, line)
+        line = next(line for line in lines if line.startswith("CPU s/GB of both ends"))
+        self.assertIn("NOT MET", line)
+
+    def test_the_charts_are_well_formed_whatever_the_figures(self):
+        made = rows.make_all({"on/write-bw:64K": bench_row(1e9, cpu=bench_row(-3)),
+                              "on/write-bw:1M": bench_row(0.0, cpu=bench_row(1))})
+        made[0]["title"] = "<&>"
+        chart = plots.bar_chart(made, report.number, "a < b")
+        xml.etree.ElementTree.fromstring(chart)
+        page = plots.page(["x < y"], [("heading", ["<line>"])], [chart])
+        self.assertIn("&lt;line&gt;", page)
+
+
+class Programs(unittest.TestCase):
+    def test_ucx_perftest(self):
+        text = ("iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,"
+                "overall_mr\n3000,11.5,473.3,468.0,132.0,133.5,2113,2137\n")
+        self.assertEqual(peers.parse_ucx(text, "overall_bw", 2), 267)
+        with self.assertRaises(peers.Absent):
+            peers.parse_ucx("connect failed\n", "overall_bw", 1)
+
+    def test_fi_pingpong(self):
+        text = ("bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n"
+                "64k     3k      =3k      375m        1.82s    216.14     303.22       0.00\n")
+        self.assertEqual(peers.parse_pingpong(text, "usec/xfer"), 303.22)
+        with self.assertRaises(peers.Absent):
+            peers.parse_pingpong("fi_getinfo: -61\n", "usec/xfer")
+
+    def test_fabric_rma(self):
+        self.assertEqual(peers.parse_rma("2.077 GB/s\n"), 2.077)
+        with self.assertRaises(peers.Absent):
+            peers.parse_rma("fabric_rma: fi_getinfo: No data available\n")
+
+    def test_iperf3(self):
+        text = '{"end": {"sum_received": {"bits_per_second": 8e9}}}'
+        self.assertEqual(peers.parse_iperf(text), 1)
+        with self.assertRaises(peers.Absent):
+            peers.parse_iperf('{"error": "no"}')
+
+    def test_sockperf(self):
+        text = "sockperf: ---> percentile 50.000 =    3.124\n"
+        self.assertEqual(peers.parse_sockperf(text), 3.124)
+        with self.assertRaises(peers.Absent):
+            peers.parse_sockperf("sockperf: ERROR\n")
+
+    def test_perftest(self):
+        text = (" #bytes  #iterations  BW peak[MB/sec]  BW average[MB/sec]  MsgRate[Mpps]\n"
+                " 65536   1000         5000.00          4900.50             0.078408\n")
+        self.assertEqual(peers.parse_perftest(text, 3), 4900.5)
+        with self.assertRaises(peers.Absent):
+            peers.parse_perftest("Couldn't connect\n", 3)
+
+
+class PeersTable(unittest.TestCase):
+    def rounds(self, work, unit, **figures):
+        collected = peers.Collected()
+        for subject, values in figures.items():
+            subject = {"raw": peers.RAW, "on": peers.WEFT_ON, "off": peers.WEFT_OFF}.get(
+                subject, subject)
+            for value in values:
+                collected.add(work, subject, unit, value)
+        return collected
+
+    def test_a_peer_is_judged_within_rounds_and_with_the_crc_up_to_64_kib(self):
+        collected = self.rounds("write-bw:64K", "GB/s", on=[4, 8], off=[9, 9], UCX=[5, 7])
+        found = peers.ahead_of(collected, "write-bw:64K", "UCX")
+        self.assertEqual(found["against"], peers.WEFT_ON)
+        self.assertAlmostEqual(found["weft_to_it"], (4 / 5 + 8 / 7) / 2)
+        collected = self.rounds("write-bw:1M", "GB/s", on=[4], off=[9], UCX=[5])
+        self.assertEqual(peers.ahead_of(collected, "write-bw:1M", "UCX")["against"], peers.WEFT_OFF)
+
+    def test_the_shorter_latency_is_ahead(self):
+        collected = self.rounds("write-lat:8", "us", on=[4], off=[4], UCX=[5])
+        found = peers.ahead_of(collected, "write-lat:8", "UCX")
+        self.assertTrue(found["ahead"])
+        self.assertAlmostEqual(found["weft_to_it"], 1.25)
+
+    def test_a_peer_that_failed_is_a_row_with_the_reason(self):
+        collected = self.rounds("write-bw:64K", "GB/s", raw=[1.0], on=[1.0], off=[1.0])
+        collected.reasons["write-bw:64K", "UCX ucp_put_bw"] = "not installed"
+        made = [row for row in peers.make_rows(collected) if row["work"] == "write-bw:64K"]
+        self.assertIn("not installed", [row.get("missing") for row in made])
+        self.assertIn("not installed", "\n".join(report.peers_table(made)))
+
+
+class Segments(unittest.TestCase):
+    """A made-up connection, cut into packets at random places."""
+    NEAR, FAR = (b"\x0a\x00\x00\x01", 4000), (b"\x0a\x00\x00\x02", 5000)
+
+    def packet(self, source, target, sequence, octets=b"", syn=False):
+        options = b"\x02\x04" + struct.pack("!H", 1460) + b"\x01\x01\x08\x0a" + bytes(8) if syn \
+            else b""
+        tcp = struct.pack("!HHIIBBHHH", source[1], target[1], sequence & 0xFFFFFFFF, 0,
+                          (20 + len(options)) // 4 << 4, 2 if syn else 16, 0, 0, 0) + options
+        length = 20 + len(tcp) + len(octets)
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, length, 0, 0, 64, 6, 0) + source[0] + target[0]
+        return bytes(12) + b"\x08\x00" + ip + tcp + octets
+
+    def capture(self, stream, lose=None, again=False, seed=1):
+        choose, capture = random.Random(seed), fpdus.Capture()
+        first = 0xFFFFFF00  # so that the numbers wrap
+        capture.add_packet(self.packet(self.NEAR, self.FAR, first, syn=True))
+        capture.add_packet(self.packet(self.FAR, self.NEAR, 7, syn=True))
+        at, number = 0, 0
+        while at < len(stream):
+            part = stream[at:at + choose.randint(1, 3000)]
+            if number != lose:
+                capture.add_packet(self.packet(self.NEAR, self.FAR, first + 1 + at, part))
+            if again:
+                capture.add_packet(self.packet(self.NEAR, self.FAR, first + 1 + at, part))
+            at, number = at + len(part), number + 1
+        return capture.result()
+
+    @staticmethod
+    def stream(lengths, private=b"hello"):
+        octets = b"MPA ID Req Frame" + struct.pack("!BBH", 0x40, 1, len(private)) + private
+        for length in lengths:
+            fpdu = struct.pack("!H", length) + bytes(length)
+            octets += fpdu + bytes(-len(fpdu) % 4) + bytes(4)
+        return octets
+
+    def test_all_fpdus_are_counted_and_the_longest_is_found(self):
+        lengths = [0, 1, 1400, 17, 1442] * 20
+        for seed in range(5):
+            found = self.capture(self.stream(lengths), seed=seed)
+            self.assertEqual(found, {"count": 100, "longest": 1448, "mss": 1448})
+
+    def test_what_is_sent_again_is_counted_once(self):
+        found = self.capture(self.stream([1400] * 30), again=True)
+        self.assertEqual(found["count"], 30)
+
+    def test_after_a_lost_packet_nothing_is_made_up(self):
+        found = self.capture(self.stream([1400] * 300), lose=20)
+        self.assertLess(found["count"], 300)
+        self.assertEqual(found["longest"], 1408)
+
+    def test_other_connections_are_left_alone(self):
+        self.assertIsNone(self.capture(bytes(100000)))
+
+
+if __name__ == "__main__":
+    unittest.main()

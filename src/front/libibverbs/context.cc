@@ -5,6 +5,7 @@
 #include <mutex>
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -149,6 +150,7 @@ void set_face(ContextObject* context, ibv_device* device) {
 using namespace weft::front;
 
 WEFT_VERB(ibv_context*, open_device, (ibv_device * device)) {
+  if (is_foreign(device)) return behind().ibv_open_device(device);
   register_fork_handlers();
   auto& runtime = weft::verbs::ProcessRuntime::instance();
   if (to_object(device)->interface() == nullptr) return fail_null(ENODEV);
@@ -174,6 +176,7 @@ WEFT_VERB(ibv_context*, open_device, (ibv_device * device)) {
 /// What is still open of the context stays usable: closing does not pull memory from under a
 /// program that forgot to destroy something.
 WEFT_VERB(int, close_device, (ibv_context * context)) {
+  if (is_foreign(context)) return behind().ibv_close_device(context);
   ContextObject* object = to_object(context);
   if (object->uses.any()) return 0;
   {
@@ -188,4 +191,8 @@ WEFT_VERB(int, close_device, (ibv_context * context)) {
   return 0;
 }
 
-WEFT_EXPORT ibv_context* ibv_import_device(int) { return fail_null(EOPNOTSUPP); }
+/// Of ours none has a descriptor that could be handed on.
+WEFT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
+  if (cmd_fd >= 0 && load_behind()) return behind().ibv_import_device(cmd_fd);
+  return fail_null(EOPNOTSUPP);
+}

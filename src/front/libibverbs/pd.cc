@@ -1,6 +1,7 @@
 // Protection domains, thread domains, and parent domains, which join the two.
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -71,6 +72,7 @@ int dealloc_parent_domain(PDObject* object) {
 using namespace weft::front;
 
 WEFT_VERB(ibv_pd*, alloc_pd, (ibv_context * context)) {
+  if (is_foreign(context)) return behind().ibv_alloc_pd(context);
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
   auto* object = new (std::nothrow) PDObject{};
@@ -86,6 +88,7 @@ WEFT_VERB(ibv_pd*, alloc_pd, (ibv_context * context)) {
 }
 
 WEFT_VERB(int, dealloc_pd, (ibv_pd * pd)) {
+  if (is_foreign(pd)) return behind().ibv_dealloc_pd(pd);
   PDObject* object = to_object(pd);
   if (object->parent != nullptr) return dealloc_parent_domain(object);
   ContextObject* owner = to_object(pd->context);
@@ -97,5 +100,10 @@ WEFT_VERB(int, dealloc_pd, (ibv_pd * pd)) {
   return 0;
 }
 
-WEFT_EXPORT ibv_pd* ibv_import_pd(ibv_context*, std::uint32_t) { return fail_null(EOPNOTSUPP); }
-WEFT_EXPORT void ibv_unimport_pd(ibv_pd*) {}
+WEFT_EXPORT ibv_pd* ibv_import_pd(ibv_context* context, std::uint32_t handle) {
+  if (is_foreign(context)) return behind().ibv_import_pd(context, handle);
+  return fail_null(EOPNOTSUPP);
+}
+WEFT_EXPORT void ibv_unimport_pd(ibv_pd* pd) {
+  if (is_foreign(pd)) behind().ibv_unimport_pd(pd);
+}

@@ -75,6 +75,7 @@ void remember_driver(const void* driver);
   SYMBOL(ibv_cmd_create_counters, refuse_command)        \
   SYMBOL(ibv_cmd_create_cq, refuse_command)              \
   SYMBOL(ibv_cmd_create_cq_ex, refuse_command)           \
+  SYMBOL(ibv_cmd_create_cq_ex2, refuse_command)          \
   SYMBOL(ibv_cmd_create_flow, refuse_command)            \
   SYMBOL(ibv_cmd_create_flow_action_esp, refuse_command) \
   SYMBOL(ibv_cmd_create_qp, refuse_command)              \

@@ -36,7 +36,7 @@ struct State {
   enum { NotTried, Trying, Absent, Loaded } outcome = NotTried;
   VerbsBehind verbs;
 
-  std::mutex early;  ///< of the two calls that are made good when the library comes
+  std::mutex early;  ///< of the call that is made good when the library comes
   bool fork_init_wanted = false;
 
   std::mutex lists_lock;

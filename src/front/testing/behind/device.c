@@ -103,6 +103,13 @@ static long object_of(const char* symbol) {
   return 0;
 }
 
+static long default_answer(const char* symbol, const long* arguments) {
+  struct ibv_device* device = (struct ibv_device*)arguments[0];
+  if (strcmp(symbol, "ibv_get_device_name") == 0) return (long)device->name;
+  if (strcmp(symbol, "ibv_get_device_guid") == 0) return 1 + (device - devices);
+  return object_of(symbol);
+}
+
 long record_call(const char* symbol, const long* arguments) {
   record.symbol = symbol;
   memcpy(record.arguments, arguments, sizeof record.arguments);
@@ -111,7 +118,7 @@ long record_call(const char* symbol, const long* arguments) {
   if (strcmp(symbol, "verbs_register_driver_34") == 0 && record.driver_count < 8) {
     record.drivers[record.driver_count++] = (const void*)arguments[0];
   }
-  const long answer = record.answer != 0 ? record.answer : object_of(symbol);
+  const long answer = record.answer != 0 ? record.answer : default_answer(symbol, arguments);
   if (record.error != 0) errno = record.error;
   return answer;
 }

@@ -38,6 +38,19 @@ TEST(Settings, RangesTakeBothEndsAndNothingBeyond) {
   }
 }
 
+TEST(Settings, APathIsAbsolute) {
+  const Setting* behind = find_setting("WEFT_VERBS_BEHIND");
+  ASSERT_NE(behind, nullptr);
+  for (const char* value : {"auto", "off", "/usr/lib/libibverbs.so.1", "/"}) {
+    EXPECT_TRUE(accepts(*behind, value)) << value;
+  }
+  for (const char* value : {"", "on", "libibverbs.so.1", "./libibverbs.so.1", "auto|off"}) {
+    EXPECT_FALSE(accepts(*behind, value)) << value;
+  }
+  // What is not said to be a path takes none.
+  EXPECT_FALSE(accepts(*find_setting("WEFT_CRC"), "/on"));
+}
+
 TEST(Settings, AMisspeltNameFindsTheOneMeant) {
   EXPECT_EQ(find_setting("WEFT_CRCC"), nullptr);
   EXPECT_EQ(find_setting("WEFT_"), nullptr);

@@ -11,7 +11,9 @@ namespace weft {
 /// One WEFT_* variable. All texts are literals and live for ever.
 struct Setting {
   std::string_view name;     ///< "WEFT_CRC"
-  std::string_view values;   ///< "on|off", or a range of whole numbers "1..600000", both ends in
+  /// "on|off"; a range of whole numbers "1..600000", both ends in; "auto|/PATH", where the last
+  /// stands for every text that begins with a slash.
+  std::string_view values;
   std::string_view initial;  ///< what holds when the variable is not set; one of `values`
   std::string_view help;     ///< one line for people
 };
@@ -41,6 +43,8 @@ inline constexpr std::array kSettings{
             "on: a message without a posted receive ends the connection instead of waiting"},
     Setting{"WEFT_COMPLETE", "sent|placed", "sent",
             "when a Send or Write is done; placed: when the peer has it, or refuses it"},
+    Setting{"WEFT_VERBS_BEHIND", "auto|off|/PATH", "auto",
+            "the libibverbs whose devices are listed behind weft's; auto: the machine's own"},
 };
 
 inline constexpr std::string_view kSettingPrefix = "WEFT_";
@@ -72,7 +76,8 @@ constexpr bool accepts(const Setting& setting, std::string_view value) {
   }
   while (true) {
     const auto bar = rest.find('|');
-    if (rest.substr(0, bar) == value) return true;
+    const std::string_view choice = rest.substr(0, bar);
+    if (choice == "/PATH" ? value.substr(0, 1) == "/" : choice == value) return true;
     if (bar == std::string_view::npos) return false;
     rest.remove_prefix(bar + 1);
   }

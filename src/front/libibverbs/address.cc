@@ -8,7 +8,11 @@
 #include <cstring>
 #include <iterator>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
+
+using weft::front::behind;
+using weft::front::is_foreign;
 
 namespace {
 
@@ -56,6 +60,9 @@ bool is_ipv4_header(const std::uint8_t* octets) {
 /// errno: ENOENT if the datagram was for none of our GIDs, EPROTONOSUPPORT if it holds no header.
 WEFT_EXPORT int ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port_num, ibv_wc* wc,
                                     ibv_grh* grh, ibv_ah_attr* ah_attr) {
+  if (is_foreign(context)) {
+    return behind().ibv_init_ah_from_wc(context, port_num, wc, grh, ah_attr);
+  }
   std::memset(ah_attr, 0, sizeof *ah_attr);
   ah_attr->dlid = wc->slid;
   ah_attr->sl = wc->sl;
@@ -94,9 +101,12 @@ WEFT_EXPORT int ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port_num,
 /// The Ethernet address a GID itself tells: a multicast group's, or that in a link-local interface
 /// identifier (RFC 4291 appendix A). Returns 0, or -EOPNOTSUPP for any other GID: the kernel routes
 /// what weft sends, so nothing here needs a neighbour's address. vid may be null.
-WEFT_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr* attr,
+WEFT_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr,
                                             std::uint8_t eth_mac[ETHERNET_LL_SIZE],
                                             std::uint16_t* vid) {
+  if (is_foreign(context)) {
+    return behind().ibv_resolve_eth_l2_from_gid(context, attr, eth_mac, vid);
+  }
   const std::uint8_t* gid = attr->grh.dgid.raw;
   const bool link_local = gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
   if (gid[0] == 0xff) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -222,6 +223,7 @@ Origin find_origin(int cmd_fd, const struct stat& file) {
 using namespace weft::front;
 
 WEFT_VERB(ibv_context*, open_device, (ibv_device * device)) {
+  if (is_foreign(device)) return behind().ibv_open_device(device);
   register_fork_handlers();
   const int cmd_fd = make_cmd_fd();
   if (cmd_fd < 0) return nullptr;
@@ -237,6 +239,7 @@ WEFT_VERB(ibv_context*, open_device, (ibv_device * device)) {
 /// What is still open of the context stays usable: closing does not pull memory from under a
 /// program that forgot to destroy something.
 WEFT_VERB(int, close_device, (ibv_context * context)) {
+  if (is_foreign(context)) return behind().ibv_close_device(context);
   ContextObject* object = to_object(context);
   if (object->uses.any()) return 0;
   {
@@ -253,14 +256,18 @@ WEFT_VERB(int, close_device, (ibv_context * context)) {
 }
 
 /// By the cmd_fd of an open context of this process, or a duplicate of it; as always, closing the
-/// context closes the descriptor. EOPNOTSUPP: it is none of those. A device lives in its process,
-/// so a descriptor that came from another one leads to nothing here.
+/// context closes the descriptor. Any other is a real device's, or nobody's
+/// (EOPNOTSUPP): one of ours lives in its process, and a descriptor that came from another one
+/// leads to nothing here.
 WEFT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
   register_fork_handlers();
   struct stat file;
   if (fstat(cmd_fd, &file) != 0) return nullptr;
   const Origin origin = find_origin(cmd_fd, file);
-  if (origin.device == nullptr) return fail_null(EOPNOTSUPP);
+  if (origin.device == nullptr) {
+    if (load_behind()) return behind().ibv_import_device(cmd_fd);
+    return fail_null(EOPNOTSUPP);
+  }
   // Two contexts must not close one descriptor.
   const int own_fd = origin.is_its_own_fd ? fcntl(cmd_fd, F_DUPFD_CLOEXEC, 0) : cmd_fd;
   if (own_fd < 0) return nullptr;

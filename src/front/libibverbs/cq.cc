@@ -1,6 +1,7 @@
 // Completion queues: create, resize, moderate, destroy.
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -89,6 +90,10 @@ using namespace weft::front;
 WEFT_VERB(ibv_cq*, create_cq,
           (ibv_context * context, int cqe, void* cq_context, ibv_comp_channel* channel,
            int comp_vector)) {
+  if (is_foreign(context)) {
+    if (is_ours(channel)) return fail_null(EINVAL);
+    return behind().ibv_create_cq(context, cqe, cq_context, channel, comp_vector);
+  }
   if (cqe <= 0 || comp_vector < 0) return fail_null(EINVAL);
   CQObject* object = create(context, static_cast<std::uint32_t>(cqe), cq_context, channel,
                             static_cast<std::uint32_t>(comp_vector), nullptr);
@@ -96,6 +101,7 @@ WEFT_VERB(ibv_cq*, create_cq,
 }
 
 WEFT_VERB(int, resize_cq, (ibv_cq * cq, int cqe)) {
+  if (is_foreign(cq)) return behind().ibv_resize_cq(cq, cqe);
   if (!to_object(cq->context)->alive()) return fail(EIO);
   if (cqe <= 0) return fail(EINVAL);
   CQObject* object = to_object(cq);
@@ -105,6 +111,7 @@ WEFT_VERB(int, resize_cq, (ibv_cq * cq, int cqe)) {
 }
 
 WEFT_VERB(int, destroy_cq, (ibv_cq * cq)) {
+  if (is_foreign(cq)) return behind().ibv_destroy_cq(cq);
   CQObject* object = to_object(cq);
   ContextObject* owner = to_object(cq->context);
   if (owner->alive()) {

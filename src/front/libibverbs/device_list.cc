@@ -1,4 +1,4 @@
-// The list of devices: one per network interface.
+// The list of devices: one per network interface, and those of the library behind.
 #include <endian.h>
 
 #include <cstdio>
@@ -7,6 +7,7 @@
 #include <deque>
 #include <mutex>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "verbs/device_factory.h"
@@ -30,6 +31,7 @@ DeviceTable& table() {
 
 void fill(DeviceObject* device, const verbs::Interface& interface) {
   const bool ib = verbs::persona() == verbs::Persona::IB;
+  device->_ops._dummy1 = device_mark;
   device->node_type = ib ? IBV_NODE_CA : IBV_NODE_RNIC;
   device->transport_type = ib ? IBV_TRANSPORT_IB : IBV_TRANSPORT_IWARP;
   std::snprintf(device->name, sizeof device->name, "%s", interface.name);
@@ -68,29 +70,43 @@ WEFT_VERB(ibv_device**, get_device_list, (int* num_devices)) {
     return fail_null(settings.error().code);
   }
   const auto interfaces = runtime.interfaces();
-  auto** list = static_cast<ibv_device**>(std::calloc(interfaces.size() + 1, sizeof(ibv_device*)));
+  const ForeignDevices foreign = list_foreign_devices();
+  const std::size_t count = interfaces.size() + foreign.count;
+  auto** list = static_cast<ibv_device**>(std::calloc(count + 1, sizeof(ibv_device*)));
   if (num_devices != nullptr) *num_devices = 0;
-  if (list == nullptr) return fail_null(ENOMEM);
-  for (std::size_t i = 0; i < interfaces.size(); ++i) list[i] = device_object_for(*interfaces[i]);
-  if (num_devices != nullptr) *num_devices = static_cast<int>(interfaces.size());
+  if (list == nullptr) {
+    if (foreign.list != nullptr) behind().ibv_free_device_list(foreign.list);
+    return fail_null(ENOMEM);
+  }
+  // Ours first: a program that takes the first device, or the first of a name, gets what it would
+  // get on any other machine.
+  std::size_t next = 0;
+  for (const auto* interface : interfaces) list[next++] = device_object_for(*interface);
+  for (std::size_t i = 0; i < foreign.count; ++i) list[next++] = foreign.list[i];
+  keep_foreign_list(list, foreign);
+  if (num_devices != nullptr) *num_devices = static_cast<int>(count);
   return list;
 }
 
 WEFT_VERB(void, free_device_list, (ibv_device * *list)) {
+  free_foreign_list(list);
   std::free(list);
 }
 
 WEFT_VERB(const char*, get_device_name, (ibv_device * device)) {
+  if (is_foreign(device)) return behind().ibv_get_device_name(device);
   return device->name;
 }
 
 WEFT_VERB(__be64, get_device_guid, (ibv_device * device)) {
+  if (is_foreign(device)) return behind().ibv_get_device_guid(device);
   const auto* interface = to_object(device)->interface();
   return interface != nullptr ? htobe64(interface->guid) : 0;
 }
 
 /// The index of the interface, which is as stable as a device's: -1 when it is gone.
 WEFT_EXPORT int ibv_get_device_index(ibv_device* device) {
+  if (is_foreign(device)) return behind().ibv_get_device_index(device);
   const auto* interface = to_object(device)->interface();
   return interface != nullptr ? static_cast<int>(interface->index) : -1;
 }

@@ -1,6 +1,7 @@
 // Completion channels and asynchronous events.
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 
@@ -36,6 +37,29 @@ ibv_async_event to_event(const verbs::AsyncQueue::Event& event) {
   return answer;
 }
 
+/// The context of what the event is about, or null: a port or a device, which ours never report.
+const ibv_context* context_of(const ibv_async_event& event) {
+  switch (to_number(event.event_type)) {
+    case IBV_EVENT_CQ_ERR:
+      return event.element.cq->context;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return event.element.srq->context;
+    case IBV_EVENT_WQ_FATAL:
+      return event.element.wq->context;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return event.element.qp->context;
+  }
+  return nullptr;
+}
+
 /// Counts the acknowledgement where the public struct shows it, too.
 template <typename Object>
 void count(Object* object, std::uint32_t* counter, std::uint32_t events) {
@@ -51,6 +75,7 @@ void count(Object* object, std::uint32_t* counter, std::uint32_t events) {
 using namespace weft::front;
 
 WEFT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  if (is_foreign(context)) return behind().ibv_create_comp_channel(context);
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
   auto* object = new (std::nothrow) ChannelObject{};
@@ -66,6 +91,7 @@ WEFT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 WEFT_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  if (is_foreign(channel)) return behind().ibv_destroy_comp_channel(channel);
   ChannelObject* object = to_object(channel);
   if (object->uses.any()) return fail(EBUSY);
   to_object(channel->context)->uses.drop();
@@ -74,6 +100,7 @@ WEFT_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
 }
 
 WEFT_VERB(int, get_cq_event, (ibv_comp_channel * channel, ibv_cq** cq, void** cq_context)) {
+  if (is_foreign(channel)) return behind().ibv_get_cq_event(channel, cq, cq_context);
   void* owner;
   if (const int code = to_object(channel)->channel.get(&owner); code != 0) {
     errno = code;
@@ -85,6 +112,7 @@ WEFT_VERB(int, get_cq_event, (ibv_comp_channel * channel, ibv_cq** cq, void** cq
 }
 
 WEFT_VERB(void, ack_cq_events, (ibv_cq * cq, unsigned nevents)) {
+  if (is_foreign(cq)) return behind().ibv_ack_cq_events(cq, nevents);
   if (nevents == 0 || cq->channel == nullptr) return;
   count(cq, &cq->comp_events_completed, nevents);
   // Last: from here on a waiting destroy may free the CQ.
@@ -92,6 +120,7 @@ WEFT_VERB(void, ack_cq_events, (ibv_cq * cq, unsigned nevents)) {
 }
 
 WEFT_VERB(int, get_async_event, (ibv_context * context, ibv_async_event* event)) {
+  if (is_foreign(context)) return behind().ibv_get_async_event(context, event);
   weft::verbs::AsyncQueue::Event found;
   if (const int code = to_object(context)->async.get(&found); code != 0) {
     errno = code;
@@ -102,6 +131,7 @@ WEFT_VERB(int, get_async_event, (ibv_context * context, ibv_async_event* event))
 }
 
 WEFT_VERB(void, ack_async_event, (ibv_async_event * event)) {
+  if (!is_ours(context_of(*event))) return behind().ibv_ack_async_event(event);
   EventTarget target = {};
   switch (to_number(event->event_type)) {
     case IBV_EVENT_CQ_ERR: {

@@ -1,5 +1,6 @@
 // The GID and P_Key tables.
 #include "front/libibverbs/gids.h"
+#include "front/libibverbs/behind.h"
 
 #include <endian.h>
 #include <netinet/in.h>
@@ -100,6 +101,7 @@ using namespace weft::front;
 
 WEFT_VERB(int, query_gid,
           (ibv_context * context, std::uint8_t port_num, int index, ibv_gid* gid)) {
+  if (is_foreign(context)) return behind().ibv_query_gid(context, port_num, index, gid);
   const auto table = gid_table(context);
   if (port_num != kPort || index < 0 || index >= gid_table_length(table.size())) {
     errno = EINVAL;
@@ -114,6 +116,9 @@ WEFT_VERB(int, query_gid,
 WEFT_EXPORT int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_num,
                                   std::uint32_t gid_index, ibv_gid_entry* entry,
                                   std::uint32_t flags, std::size_t entry_size) {
+  if (is_foreign(context)) {
+    return behind()._ibv_query_gid_ex(context, port_num, gid_index, entry, flags, entry_size);
+  }
   if (port_num != kPort || flags != 0 || entry_size < sizeof *entry) return fail(EINVAL);
   const auto table = gid_table(context);
   if (gid_index >= table.size()) return fail(ENODATA);
@@ -126,6 +131,9 @@ WEFT_EXPORT int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port_num,
 WEFT_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries,
                                          std::size_t max_entries, std::uint32_t flags,
                                          std::size_t entry_size) {
+  if (is_foreign(context)) {
+    return behind()._ibv_query_gid_table(context, entries, max_entries, flags, entry_size);
+  }
   if (flags != 0 || entry_size < sizeof *entries) return -fail(EINVAL);
   const auto table = gid_table(context);
   if (table.size() > max_entries) return -fail(EINVAL);
@@ -142,6 +150,7 @@ WEFT_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* en
 /// every device says that is not RoCE v2, and of an index that is not in use; 1 is that.
 WEFT_EXPORT int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, unsigned index,
                                    int* type) {
+  if (is_foreign(context)) return behind().ibv_query_gid_type(context, port_num, index, type);
   const std::size_t count = gid_table(context).size();
   if (port_num != kPort || index >= static_cast<unsigned>(gid_table_length(count))) {
     errno = EINVAL;
@@ -152,7 +161,8 @@ WEFT_EXPORT int ibv_query_gid_type(ibv_context* context, std::uint8_t port_num, 
 }
 
 WEFT_VERB(int, query_pkey,
-          (ibv_context*, std::uint8_t port_num, int index, __be16* pkey)) {
+          (ibv_context * context, std::uint8_t port_num, int index, __be16* pkey)) {
+  if (is_foreign(context)) return behind().ibv_query_pkey(context, port_num, index, pkey);
   if (port_num != kPort || index != 0) {
     errno = EINVAL;
     return -1;
@@ -161,7 +171,8 @@ WEFT_VERB(int, query_pkey,
   return 0;
 }
 
-WEFT_EXPORT int ibv_get_pkey_index(ibv_context*, std::uint8_t port_num, __be16 pkey) {
+WEFT_EXPORT int ibv_get_pkey_index(ibv_context* context, std::uint8_t port_num, __be16 pkey) {
+  if (is_foreign(context)) return behind().ibv_get_pkey_index(context, port_num, pkey);
   if (port_num != kPort || be16toh(pkey) != kDefaultPkey) {
     errno = EINVAL;
     return -1;

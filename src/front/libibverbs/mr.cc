@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -106,6 +107,15 @@ ibv_mr* register_region(ibv_pd* pd, void* address, std::size_t octets, std::uint
 
 }  // namespace
 
+/// Between the two libraries no region moves: the other would take our PD for one of its own.
+int rereg_foreign(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t length, int access) {
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0 && is_ours(pd)) {
+    errno = EINVAL;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  return behind().ibv_rereg_mr(mr, flags, pd, addr, length, access);
+}
+
 /// As long as can be.
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
   if (!to_object(pd->context)->alive()) return fail_null(EIO);
@@ -120,23 +130,27 @@ ibv_mr* alloc_null_mr(ibv_pd* pd) {
 using namespace weft::front;
 
 WEFT_VERB(ibv_mr*, reg_mr, (ibv_pd * pd, void* addr, std::size_t length, int access)) {
+  if (is_foreign(pd)) return behind().ibv_reg_mr(pd, addr, length, access);
   return register_region(pd, addr, length, reinterpret_cast<std::uintptr_t>(addr),
                          static_cast<unsigned>(access));
 }
 
 WEFT_EXPORT ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* addr, std::size_t length,
                                     std::uint64_t iova, int access) {
+  if (is_foreign(pd)) return behind().ibv_reg_mr_iova(pd, addr, length, iova, access);
   return register_region(pd, addr, length, iova, static_cast<unsigned>(access));
 }
 
 WEFT_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* addr, std::size_t length,
                                      std::uint64_t iova, unsigned access) {
+  if (is_foreign(pd)) return behind().ibv_reg_mr_iova2(pd, addr, length, iova, access);
   return register_region(pd, addr, length, iova, access);
 }
 
 /// Returns 0 or an ibv_rereg_mr_err_code, with errno.
 WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std::size_t length,
                              int access) {
+  if (is_foreign(mr)) return rereg_foreign(mr, flags, pd, addr, length, access);
   MRObject* object = to_object(mr);
   const bool move = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   const bool change_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
@@ -192,6 +206,7 @@ WEFT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* addr, std:
 }
 
 WEFT_VERB(int, dereg_mr, (ibv_mr * mr)) {
+  if (is_foreign(mr)) return behind().ibv_dereg_mr(mr);
   MRObject* object = to_object(mr);
   if (to_object(mr->context)->alive()) {
     if (auto closed = object->shared->mr.close(); !closed) return finish(closed);
@@ -201,14 +216,16 @@ WEFT_VERB(int, dereg_mr, (ibv_mr * mr)) {
   return 0;
 }
 
-WEFT_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int,
-                                      int) {
+WEFT_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length,
+                                      std::uint64_t iova, int fd, int access) {
+  if (is_foreign(pd)) return behind().ibv_reg_dmabuf_mr(pd, offset, length, iova, fd, access);
   return fail_null(EOPNOTSUPP);
 }
 
 /// ENOENT: no region of this opening of the device has that handle. EINVAL: it belongs to another
 /// PD. Where the memory lies, the program knows from elsewhere: `addr` is null.
 WEFT_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t mr_handle) {
+  if (is_foreign(pd)) return behind().ibv_import_mr(pd, mr_handle);
   ContextObject* owner = to_object(pd->context);
   if (!owner->alive()) return fail_null(EIO);
   SharedMR* shared = HandleTable<SharedMR>::instance().find(owner->opening, mr_handle);
@@ -222,9 +239,15 @@ WEFT_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t mr_handle) {
 
 /// The region stays what it is.
 WEFT_EXPORT void ibv_unimport_mr(ibv_mr* mr) {
+  if (is_foreign(mr)) return behind().ibv_unimport_mr(mr);
   destroy_face(to_object(mr));
 }
 
-/// No device has memory of its own.
-WEFT_EXPORT ibv_dm* ibv_import_dm(ibv_context*, std::uint32_t) { return fail_null(EOPNOTSUPP); }
-WEFT_EXPORT void ibv_unimport_dm(ibv_dm*) {}
+/// None of our devices has memory of its own.
+WEFT_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t handle) {
+  if (is_foreign(context)) return behind().ibv_import_dm(context, handle);
+  return fail_null(EOPNOTSUPP);
+}
+WEFT_EXPORT void ibv_unimport_dm(ibv_dm* dm) {
+  if (is_foreign(dm)) behind().ibv_unimport_dm(dm);
+}

@@ -1,6 +1,7 @@
 // Memory windows: made, destroyed, and bound by an entry of the send queue.
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
 
@@ -40,6 +41,7 @@ int dealloc_mw(ibv_mw* mw) {
 
 int fill_bind(const ibv_mw& mw, std::uint32_t rkey, const ibv_mw_bind_info& info,
               device::SendEntry* entry) {
+  if (!is_ours(&mw) || is_foreign(info.mr)) return EINVAL;
   constexpr unsigned kRights = unsigned{IBV_ACCESS_REMOTE_WRITE} | IBV_ACCESS_REMOTE_READ |
                                IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
   // A window's rights are the peer's; the local one that goes with them says nothing here.
@@ -59,7 +61,7 @@ int fill_bind(const ibv_mw& mw, std::uint32_t rkey, const ibv_mw_bind_info& info
 }
 
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
-  if (to_number(mw->type) != IBV_MW_TYPE_1) return EINVAL;
+  if (is_foreign(qp) || to_number(mw->type) != IBV_MW_TYPE_1) return EINVAL;
   constexpr unsigned kFlags = unsigned{IBV_SEND_SIGNALED} | IBV_SEND_FENCE | IBV_SEND_SOLICITED;
   if ((bind->send_flags & ~kFlags) != 0) return EINVAL;
   QPObject* object = to_object(qp);

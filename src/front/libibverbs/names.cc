@@ -10,6 +10,9 @@
 
 #include "front/libibverbs/export.h"
 
+// Since rdma-core 50: private to its own libraries, yet in its public header.
+extern "C" const char* ibv_wr_opcode_str(ibv_wr_opcode opcode);
+
 namespace {
 
 constexpr const char* kUnknown = "unknown";
@@ -84,6 +87,27 @@ constexpr std::array kCompletionStatuses{
 };
 static_assert(kCompletionStatuses.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
 
+/// IBV_WR_FLUSH, which the header of rdma-core 44 does not name, is 14.
+constexpr std::array kWorkRequestOpcodes{
+    "rdma-write",            // IBV_WR_RDMA_WRITE
+    "rdma-write-with-imm",   // IBV_WR_RDMA_WRITE_WITH_IMM
+    "send",                  // IBV_WR_SEND
+    "send-with-imm",         // IBV_WR_SEND_WITH_IMM
+    "rdma-read",             // IBV_WR_RDMA_READ
+    "atomic-cmp-and-swp",    // IBV_WR_ATOMIC_CMP_AND_SWP
+    "atomic-fetch-and-add",  // IBV_WR_ATOMIC_FETCH_AND_ADD
+    "local-inv",             // IBV_WR_LOCAL_INV
+    "bind-mw",               // IBV_WR_BIND_MW
+    "send-with-inv",         // IBV_WR_SEND_WITH_INV
+    "tso",                   // IBV_WR_TSO
+    "driver1",               // IBV_WR_DRIVER1
+    kUnknown,
+    kUnknown,
+    "flush",
+    "atomic-write",  // IBV_WR_ATOMIC_WRITE
+};
+static_assert(kWorkRequestOpcodes.size() == IBV_WR_ATOMIC_WRITE + 1);
+
 /// The row `value`, where a negative value wraps to a row that is not there.
 template <std::size_t kRows>
 const char* text(const std::array<const char*, kRows>& rows, int value) {
@@ -129,6 +153,10 @@ WEFT_EXPORT const char* ibv_event_type_str(ibv_event_type event) {
 
 WEFT_EXPORT const char* ibv_wc_status_str(ibv_wc_status status) {
   return text(kCompletionStatuses, static_cast<int>(status));
+}
+
+WEFT_EXPORT const char* ibv_wr_opcode_str(ibv_wr_opcode opcode) {
+  return text(kWorkRequestOpcodes, static_cast<int>(opcode));
 }
 
 WEFT_EXPORT int ibv_rate_to_mult(ibv_rate rate) {

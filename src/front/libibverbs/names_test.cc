@@ -7,6 +7,9 @@
 #include <set>
 #include <string>
 
+// In rdma-core 50's header and later ones.
+extern "C" const char* ibv_wr_opcode_str(ibv_wr_opcode opcode);
+
 namespace {
 
 /// A value as a C program may pass it: by octets, because a cast of it would be undefined.
@@ -40,6 +43,7 @@ TEST(Names, EveryValueHasATextAndNothingElse) {
   expect_texts(ibv_port_state_str, IBV_PORT_ACTIVE_DEFER);
   expect_texts(ibv_event_type_str, IBV_EVENT_WQ_FATAL);
   expect_texts(ibv_wc_status_str, IBV_WC_TM_RNDV_INCOMPLETE);
+  expect_texts(ibv_wr_opcode_str, IBV_WR_ATOMIC_WRITE, {12, 13});
 }
 
 /// Scripts match on these; a table that slipped by a row shows here.
@@ -51,6 +55,9 @@ TEST(Names, TextsThatProgramsPrint) {
   EXPECT_STREQ(ibv_event_type_str(IBV_EVENT_SRQ_LIMIT_REACHED), "SRQ limit reached");
   EXPECT_STREQ(ibv_event_type_str(IBV_EVENT_QP_LAST_WQE_REACHED), "last WQE reached");
   EXPECT_STREQ(ibv_event_type_str(IBV_EVENT_GID_CHANGE), "GID table change");
+  EXPECT_STREQ(ibv_wr_opcode_str(IBV_WR_SEND), "send");
+  EXPECT_STREQ(ibv_wr_opcode_str(IBV_WR_SEND_WITH_INV), "send-with-inv");
+  EXPECT_STREQ(ibv_wr_opcode_str(IBV_WR_ATOMIC_WRITE), "atomic-write");
   EXPECT_STREQ(ibv_wc_status_str(IBV_WC_SUCCESS), "success");
   EXPECT_STREQ(ibv_wc_status_str(IBV_WC_LOC_PROT_ERR), "local protection error");
   EXPECT_STREQ(ibv_wc_status_str(IBV_WC_WR_FLUSH_ERR), "Work Request Flushed Error");

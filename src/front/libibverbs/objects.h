@@ -29,6 +29,10 @@ namespace weft::front {
 /// A device as the list shows it. Made once per name and kept for ever, so that a pointer from one
 /// list compares equal to that of another and stays valid when the list is freed.
 struct DeviceObject : ibv_device {
+  /// Where a provider's device has its operations, by which a provider knows its own: mlx5dv looks
+  /// here at any device.
+  const void* provider_operations = nullptr;
+
   /// The interface as it is now, or null when it is gone.
   const verbs::Interface* interface() const {
     return verbs::ProcessRuntime::instance().interface_named(name);

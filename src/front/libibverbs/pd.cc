@@ -1,6 +1,7 @@
 // Protection domains, thread domains, and parent domains, which join the two.
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -137,6 +138,7 @@ void PDObject::drop_user() {
 using namespace weft::front;
 
 WEFT_VERB(ibv_pd*, alloc_pd, (ibv_context * context)) {
+  if (is_foreign(context)) return behind().ibv_alloc_pd(context);
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
   auto* shared = new (std::nothrow) SharedPD;
@@ -155,6 +157,7 @@ WEFT_VERB(ibv_pd*, alloc_pd, (ibv_context * context)) {
 }
 
 WEFT_VERB(int, dealloc_pd, (ibv_pd * pd)) {
+  if (is_foreign(pd)) return behind().ibv_dealloc_pd(pd);
   PDObject* object = to_object(pd);
   if (object->parent != nullptr) return dealloc_parent_domain(object);
   if (to_object(pd->context)->alive()) {
@@ -167,6 +170,7 @@ WEFT_VERB(int, dealloc_pd, (ibv_pd * pd)) {
 
 /// ENOENT: no PD of this opening of the device has that handle.
 WEFT_EXPORT ibv_pd* ibv_import_pd(ibv_context* context, std::uint32_t pd_handle) {
+  if (is_foreign(context)) return behind().ibv_import_pd(context, pd_handle);
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
   SharedPD* shared = HandleTable<SharedPD>::instance().find(owner->opening, pd_handle);
@@ -179,6 +183,7 @@ WEFT_EXPORT ibv_pd* ibv_import_pd(ibv_context* context, std::uint32_t pd_handle)
 
 /// The PD stays what it is, and so does what was made with it by this object.
 WEFT_EXPORT void ibv_unimport_pd(ibv_pd* pd) {
+  if (is_foreign(pd)) return behind().ibv_unimport_pd(pd);
   PDObject* object = to_object(pd);
   if (object->parent == nullptr) object->drop_user();
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
@@ -31,7 +32,7 @@ int check(const ibv_qp_init_attr_ex& attr) {
   if (has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (attr.send_ops_flags & ~kSendOps) != 0) {
     return EOPNOTSUPP;
   }
-  if (!has(IBV_QP_INIT_ATTR_PD) || attr.pd == nullptr) return EINVAL;
+  if (!has(IBV_QP_INIT_ATTR_PD) || !is_ours(attr.pd)) return EINVAL;
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr) return EINVAL;
   const ibv_context* context = attr.pd->context;
   if (attr.send_cq->context != context || attr.recv_cq->context != context) return EINVAL;
@@ -103,6 +104,12 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 using namespace weft::front;
 
 WEFT_VERB(ibv_qp*, create_qp, (ibv_pd * pd, ibv_qp_init_attr* init)) {
+  if (is_foreign(pd)) {
+    if (is_ours(init->send_cq) || is_ours(init->recv_cq) || is_ours(init->srq)) {
+      return fail_null(EINVAL);
+    }
+    return behind().ibv_create_qp(pd, init);
+  }
   ibv_qp_init_attr_ex attr = {};
   attr.qp_context = init->qp_context;
   attr.send_cq = init->send_cq;
@@ -119,6 +126,7 @@ WEFT_VERB(ibv_qp*, create_qp, (ibv_pd * pd, ibv_qp_init_attr* init)) {
 }
 
 WEFT_VERB(int, destroy_qp, (ibv_qp * qp)) {
+  if (is_foreign(qp)) return behind().ibv_destroy_qp(qp);
   QPObject* object = to_object(qp);
   if (to_object(qp->context)->alive()) {
     if (auto closed = object->qp.close(); !closed) return finish(closed);
@@ -133,6 +141,7 @@ WEFT_VERB(int, destroy_qp, (ibv_qp * qp)) {
 
 /// Null unless the QP was made with send operations.
 WEFT_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  if (is_foreign(qp)) return behind().ibv_qp_to_qp_ex(qp);
   QPObject* object = to_object(qp);
   return object->has_send_ops ? object : nullptr;
 }

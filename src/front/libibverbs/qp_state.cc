@@ -14,6 +14,7 @@
 // Persona ib has InfiniBand's own states instead: qp_state_ib.cc.
 #include <algorithm>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/qp_state_ib.h"
@@ -101,6 +102,7 @@ ibv_qp_cap to_cap(const verbs::QPShape& shape) {
 using namespace weft::front;
 
 WEFT_VERB(int, modify_qp, (ibv_qp * qp, ibv_qp_attr* attr, int attr_mask)) {
+  if (is_foreign(qp)) return behind().ibv_modify_qp(qp, attr, attr_mask);
   if (!to_object(qp->context)->alive()) return fail(EIO);
   if ((attr_mask & IBV_QP_RATE_LIMIT) != 0) return fail(EOPNOTSUPP);
   if ((attr_mask & ~kKnownMask) != 0) return fail(EINVAL);
@@ -131,8 +133,9 @@ WEFT_VERB(int, modify_qp, (ibv_qp * qp, ibv_qp_attr* attr, int attr_mask)) {
 }
 
 WEFT_VERB(int, query_qp,
-          (ibv_qp * qp, ibv_qp_attr* attr, int /* gives all, whatever is asked for */,
+          (ibv_qp * qp, ibv_qp_attr* attr, int attr_mask /* ours gives all, whatever is asked */,
            ibv_qp_init_attr* init_attr)) {
+  if (is_foreign(qp)) return behind().ibv_query_qp(qp, attr, attr_mask, init_attr);
   if (!to_object(qp->context)->alive()) return fail(EIO);
   QPObject* object = to_object(qp);
   const auto status = object->qp.status();
@@ -165,10 +168,17 @@ WEFT_VERB(int, query_qp,
 }
 
 /// 0: octets of a message are not promised to appear in order.
-WEFT_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
+WEFT_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, std::uint32_t flags) {
+  if (is_foreign(qp)) return behind().ibv_query_qp_data_in_order(qp, opcode, flags);
+  return 0;
+}
 
-WEFT_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece*) { return fail(EOPNOTSUPP); }
-WEFT_EXPORT int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
+WEFT_EXPORT int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (is_foreign(qp)) return behind().ibv_set_ece(qp, ece);
+  return fail(EOPNOTSUPP);
+}
+WEFT_EXPORT int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (is_foreign(qp)) return behind().ibv_query_ece(qp, ece);
   *ece = {};
   return fail(EOPNOTSUPP);
 }

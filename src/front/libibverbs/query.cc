@@ -8,6 +8,7 @@
 #include <ctime>
 #include <limits>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/gids.h"
 #include "front/libibverbs/objects.h"
@@ -173,6 +174,7 @@ int query_rt_values(ibv_context*, ibv_values_ex* values) {
 using namespace weft::front;
 
 WEFT_VERB(int, query_device, (ibv_context * context, ibv_device_attr* attr)) {
+  if (is_foreign(context)) return behind().ibv_query_device(context, attr);
   const auto* interface = to_device_object(context)->interface();
   if (interface == nullptr) return fail(ENODEV);
   fill_device(*interface, attr);
@@ -181,6 +183,7 @@ WEFT_VERB(int, query_device, (ibv_context * context, ibv_device_attr* attr)) {
 
 WEFT_VERB(int, query_port,
           (ibv_context * context, std::uint8_t port_num, _compat_ibv_port_attr* port_attr)) {
+  if (is_foreign(context)) return behind().ibv_query_port(context, port_num, port_attr);
   return query_port(context, port_num, reinterpret_cast<ibv_port_attr*>(port_attr),
                     kOldPortAttributeOctets);
 }

@@ -1,12 +1,14 @@
 // Shared receive queues.
 #include <new>
 
+#include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 
 using namespace weft::front;
 
 WEFT_VERB(ibv_srq*, create_srq, (ibv_pd * pd, ibv_srq_init_attr* init)) {
+  if (is_foreign(pd)) return behind().ibv_create_srq(pd, init);
   ContextObject* owner = to_object(pd->context);
   if (!owner->alive()) return fail_null(EIO);
   auto* object = new (std::nothrow) SRQObject{};
@@ -31,6 +33,7 @@ WEFT_VERB(ibv_srq*, create_srq, (ibv_pd * pd, ibv_srq_init_attr* init)) {
 }
 
 WEFT_VERB(int, modify_srq, (ibv_srq * srq, ibv_srq_attr* attr, int attr_mask)) {
+  if (is_foreign(srq)) return behind().ibv_modify_srq(srq, attr, attr_mask);
   if (!to_object(srq->context)->alive()) return fail(EIO);
   if ((attr_mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return fail(EINVAL);
   // The device attributes do not promise resizing.
@@ -40,6 +43,7 @@ WEFT_VERB(int, modify_srq, (ibv_srq * srq, ibv_srq_attr* attr, int attr_mask)) {
 }
 
 WEFT_VERB(int, query_srq, (ibv_srq * srq, ibv_srq_attr* attr)) {
+  if (is_foreign(srq)) return behind().ibv_query_srq(srq, attr);
   weft::verbs::SRQ& queue = to_object(srq)->srq;
   attr->max_wr = queue.receives().depth();
   attr->max_sge = queue.receives().sges_max();
@@ -48,6 +52,7 @@ WEFT_VERB(int, query_srq, (ibv_srq * srq, ibv_srq_attr* attr)) {
 }
 
 WEFT_VERB(int, destroy_srq, (ibv_srq * srq)) {
+  if (is_foreign(srq)) return behind().ibv_destroy_srq(srq);
   SRQObject* object = to_object(srq);
   if (to_object(srq->context)->alive()) {
     if (auto closed = object->srq.close(); !closed) return finish(closed);

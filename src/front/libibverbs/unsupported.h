@@ -24,7 +24,7 @@ struct Unsupported<Answer (*)(Arguments...)> {
 
 /// Fills the slot, so that no caller has to test for null.
 template <typename Function>
-void refuse(Function& slot) {
+constexpr void refuse(Function& slot) {
   slot = &Unsupported<Function>::call;
 }
 

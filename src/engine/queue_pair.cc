@@ -47,7 +47,6 @@ Result<QueuePairMemory> QueuePairMemory::make(const device::QPRequest& request,
   memory.core_octets = (core::QP::storage_octets(config) + 63) / 64 * 64;
   memory.core.reset(static_cast<std::uint8_t*>(std::aligned_alloc(64, memory.core_octets)));
   if (memory.core == nullptr) return Error{ENOMEM, "no memory for a QP of this size"};
-  std::memset(memory.core.get(), 0, memory.core_octets);
   return memory;
 }
 

@@ -23,11 +23,10 @@ class Ring {
     return capacity * sizeof(T);
   }
   Ring() = default;
-  /// `storage` aligned for T, storage_octets(capacity) octets, outlives the ring.
-  Ring(std::uint8_t* storage, std::uint32_t capacity) : capacity_(capacity) {
-    for (std::uint32_t i = 0; i < capacity; ++i) new (storage + i * sizeof(T)) T{};
-    entries_ = std::launder(reinterpret_cast<T*>(storage));
-  }
+  /// `storage` aligned for T, storage_octets(capacity) octets, outlives the ring. Not touched before
+  /// there are entries: a QP that is idle costs no memory for what it might have open.
+  Ring(std::uint8_t* storage, std::uint32_t capacity)
+      : entries_(reinterpret_cast<T*>(storage)), capacity_(capacity) {}
 
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == capacity_; }
@@ -46,10 +45,9 @@ class Ring {
   /// Adds a fresh entry at the back.
   T& push() {
     weft_assert(!full());
-    T& entry = entries_[wrapped(count_)];
-    entry = T{};
+    T* const entry = ::new (static_cast<void*>(entries_ + wrapped(count_))) T{};
     ++count_;
-    return entry;
+    return *entry;
   }
   void pop() {
     weft_assert(!empty());

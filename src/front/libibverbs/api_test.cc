@@ -139,8 +139,8 @@ TEST_F(APITest, GIDs) {
                     std::memcmp(gid.raw + 12, &loopback, 4) == 0;
   }
   EXPECT_TRUE(has_loopback);
-  ibv_port_attr port;
-  ASSERT_EQ(ibv_query_port(context, 1, &port), 0);
+  ibv_port_attr port = {};
+  ASSERT_EQ(::ibv_query_port(context, 1, reinterpret_cast<_compat_ibv_port_attr*>(&port)), 0);
   EXPECT_GT(port.gid_tbl_len, count) << "there is room for another address";
   EXPECT_EQ(ibv_query_gid(context, 1, static_cast<int>(count), &gid), 0);
   EXPECT_TRUE(std::all_of(std::begin(gid.raw), std::end(gid.raw), [](auto o) { return o == 0; }));

@@ -37,6 +37,7 @@ function(weft_planted error words)
   set_tests_properties(stock_planted_${error} PROPERTIES PASS_REGULAR_EXPRESSION
     "FAILED planted.${error} .*reports of a sanitizer.*${words}.*\n0 passed, 1 failed")
 endfunction()
+weft_planted(fault "SEGV on unknown address")
 if(WEFT_SANITIZE MATCHES "thread")
   weft_planted(race "data race.*libibverbs")
 else()

@@ -18,8 +18,12 @@ weft_stock(bad_input CASES unmapped full_cq crowd_of_strangers silent_client)
 weft_stock(fio CASES rdma.write_iwarp rdma.read_ib rdma.send_iwarp)
 weft_stock(fabric)
 weft_stock(mpi CASES ring.iwarp_2 allreduce.ib_2 window.iwarp_2)
-weft_stock(ucx CASES transport.am_lat_short transport.put_bw_zcopy transport.get_zcopy
-           transport.fetch_add upper_half)
+# The server clears its memory and then tells the client of it, by which the client's Writes come
+# later: an order that goes through the peer, where ThreadSanitizer cannot see it.
+if(NOT WEFT_SANITIZE MATCHES "thread")
+  set(one_sided transport.put_bw_zcopy transport.get_zcopy transport.fetch_add)
+endif()
+weft_stock(ucx CASES info transport.am_lat_short transport.am_lat_bcopy upper_half ${one_sided})
 weft_stock(rdma_core iwarp CASES tests.iwarp)
 weft_stock(rdma_core ib CASES tests.ib)
 

@@ -1,6 +1,6 @@
 /* Errors that a sanitizer has to see in weft's libraries, made by misusing them; for planted.py.
 
-   usage: stock_planted short|unaligned|leak|race
+   usage: stock_planted short|unaligned|leak|race|fault
    A child makes the error and the parent does not look at what became of it: exit status 0. */
 #include <infiniband/verbs.h>
 #include <pthread.h>
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +70,14 @@ static void race(void) {
   pthread_join(other, NULL);
 }
 
+/* Not on registered memory: the libraries' handler has to hand it on to the sanitizer's. */
+static void fault(void) {
+  device();
+  char* page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  need(page != MAP_FAILED, "mmap");
+  *page = 1;
+}
+
 static const struct {
   const char* name;
   void (*make)(void);
@@ -77,6 +86,7 @@ static const struct {
     {"unaligned", write_unaligned},
     {"leak", leak},
     {"race", race},
+    {"fault", fault},
 };
 
 int main(int argc, char** argv) {
@@ -91,6 +101,6 @@ int main(int argc, char** argv) {
     waitpid(child, NULL, 0);
     return 0;
   }
-  fprintf(stderr, "usage: stock_planted short|unaligned|leak|race\n");
+  fprintf(stderr, "usage: stock_planted short|unaligned|leak|race|fault\n");
   return 2;
 }

@@ -8,7 +8,7 @@ import os
 from stock import stop, variants
 
 
-@variants(**{name: name for name in ("short", "unaligned", "leak", "race")})
+@variants(**{name: name for name in ("short", "unaligned", "leak", "race", "fault")})
 def planted(bench, error):
     bench.run(os.path.join(os.path.dirname(bench.weft), "stock_planted"), error).succeed()
 

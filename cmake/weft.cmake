@@ -35,8 +35,8 @@ if(WEFT_FUZZ)
   add_compile_definitions(WEFT_FUZZ_BUILD=1)
 endif()
 
-# The core is many small files that call each other for every message. Objects hold code of both kinds,
-# so that the tests, which link them too, link as fast as ever.
+# The core is many small files that call each other for every message. Objects hold code of both
+# kinds, so that the tests, which link them too, link as fast as ever.
 if(WEFT_LTO AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(weft_lto_compile -flto=auto -ffat-lto-objects)
   set(weft_lto_link -flto=auto)

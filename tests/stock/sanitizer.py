@@ -35,6 +35,7 @@ FLAGS = {
 # UCX's hooks of memory calls run in a thread that has ended for ThreadSanitizer, and crash there.
 OTHERS = {"address": {}, "thread": {"UCX_MEM_EVENTS": "n"}}
 WEFT = ("libibverbs.so.1", "librdmacm.so.1")
+NAMELESS = "<null>"
 GONE = "?"
 # Whose functions everybody calls: not the ones who did it.
 EVERYBODYS = ("lib[atu]*san.so*", "libc.so.6", "libstdc++.so.6*", "ld-linux*")
@@ -74,11 +75,12 @@ class Record:
 
     def owner(self):
         """Who did it, (function, module): the first that is not everybody's. Of a plug-in that is
-        no longer there nothing is known (ours stay, -z nodelete): who called it."""
-        for function, module in self.stacks[0] if self.stacks else []:
-            if module != GONE and not fits(os.path.basename(module), EVERYBODYS):
-                return function, module
-        return GONE, GONE
+        no longer there nothing is known (ours stay, -z nodelete), or the name of a library that was
+        loaded where it had been, without a function: who called it."""
+        frames = [frame for frame in (self.stacks[0] if self.stacks else [])
+                  if frame[1] != GONE and not fits(os.path.basename(frame[1]), EVERYBODYS)]
+        named = [frame for frame in frames if frame[0] != NAMELESS]
+        return (named or frames or [(GONE, GONE)])[0]
 
     def call(self):
         """(the function of weft's that somebody called, the module that called it)."""

@@ -23,8 +23,8 @@ class Ring {
     return capacity * sizeof(T);
   }
   Ring() = default;
-  /// `storage` aligned for T, storage_octets(capacity) octets, outlives the ring. Not touched before
-  /// there are entries: a QP that is idle costs no memory for what it might have open.
+  /// `storage` aligned for T, storage_octets(capacity) octets, outlives the ring. Not touched
+  /// before there are entries: an idle QP costs no memory for what it might have open.
   Ring(std::uint8_t* storage, std::uint32_t capacity)
       : entries_(reinterpret_cast<T*>(storage)), capacity_(capacity) {}
 

@@ -262,11 +262,11 @@ WEFT_VERB(int, close_device, (ibv_context * context)) {
 WEFT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
   register_fork_handlers();
   struct stat file;
-  if (fstat(cmd_fd, &file) != 0) return nullptr;
-  const Origin origin = find_origin(cmd_fd, file);
+  const int known = fstat(cmd_fd, &file);
+  const Origin origin = known == 0 ? find_origin(cmd_fd, file) : Origin{};
   if (origin.device == nullptr) {
     if (load_behind()) return behind().ibv_import_device(cmd_fd);
-    return fail_null(EOPNOTSUPP);
+    return fail_null(known == 0 ? EOPNOTSUPP : EBADF);
   }
   // Two contexts must not close one descriptor.
   const int own_fd = origin.is_its_own_fd ? fcntl(cmd_fd, F_DUPFD_CLOEXEC, 0) : cmd_fd;

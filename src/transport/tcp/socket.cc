@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <string_view>
+
 #include "transport/tcp/tcp_transport.h"
 
 namespace weft::transport {
@@ -11,6 +13,8 @@ namespace {
 
 // Since Linux 6.15; older C libraries do not name it.
 constexpr int kTCPRTOMaxMs = 44;
+/// TCP_CA_NAME_MAX of the kernel.
+constexpr socklen_t kCongestionNameMax = 16;
 
 template <typename Call>
 Address name_by(Call call, int fd) {
@@ -37,6 +41,22 @@ void set_connection_options(int fd) {
   raw::set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(kKeepaliveInterval.count()));
   raw::set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveCount);
   raw::set_option(fd, IPPROTO_TCP, kTCPRTOMaxMs, static_cast<int>(kRetransmitIntervalMax.count()));
+}
+
+void set_options_of_one_host(int fd, const Address& local, const Address& remote) {
+  if (!remote.is_loopback() && !local.same_host(remote)) {
+    return;
+  }
+  char name[kCongestionNameMax] = {};
+  socklen_t length = sizeof name;
+  constexpr std::string_view kPaced = "bbr";
+  // The one that every user may choose.
+  constexpr std::string_view kUnpaced = "reno";
+  if (raw::get_option(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) < 0 ||
+      !std::string_view(name, length).starts_with(kPaced)) {
+    return;
+  }
+  raw::set_option(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size());
 }
 
 }  // namespace weft::transport

@@ -38,4 +38,9 @@ Address peer_address(int fd);
 /// setting them each time. Options that this kernel does not know are left out.
 void set_connection_options(int fd);
 
+/// For a connection whose ends are one host, if they are: no congestion control that paces (bbr),
+/// where the system's own is one. Over loopback there is no bottleneck to find, and the search for
+/// it takes half of the speed.
+void set_options_of_one_host(int fd, const Address& local, const Address& remote);
+
 }  // namespace weft::transport

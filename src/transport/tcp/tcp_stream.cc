@@ -62,7 +62,11 @@ TCPStream::TCPStream(Socket socket, Origin origin, const Address& peer)
     : socket_(std::move(socket)),
       setup_(origin == Origin::Accepted ? Setup::Established : Setup::Connecting),
       local_(local_address(socket_.fd())),
-      peer_(peer) {}
+      peer_(peer) {
+  if (origin == Origin::Accepted) {
+    set_options_of_one_host(socket_.fd(), local_, peer_);
+  }
+}
 
 Result<void> TCPStream::fail(int error) {
   setup_ = Setup::Failed;

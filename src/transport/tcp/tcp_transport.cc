@@ -85,6 +85,7 @@ Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, cons
   set_connection_options(socket.fd());
   const std::chrono::milliseconds patience = kConnectTimeout;
   raw::set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count()));
+  set_options_of_one_host(socket.fd(), local, remote);  // it starts its work with the connection
   if (!local.is_any() || local.port() != 0) {
     if (auto bound = bind_source(socket.fd(), local); !bound) {
       return bound.error();

@@ -8,9 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <string>
 #include <thread>
 
+#include "transport/tcp/socket.h"
 #include "transport/test_streams.h"
 
 namespace weft::transport {
@@ -51,6 +54,33 @@ TEST_F(TCP, BothEndsHaveTheConnectionOptions) {
     EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPCNT), kKeepaliveCount);
     EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0) << "would end a shut window";
   }
+}
+
+std::string congestion_control(int fd) {
+  std::array<char, 16> name{};
+  socklen_t length = name.size() - 1;
+  EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &length), 0);
+  return name.data();
+}
+
+TEST_F(TCP, WithinOneHostNobodyPaces) {
+  Pair pair = connect_pair();
+  for (int fd : {pair.active->fd(), pair.passive->fd()}) {
+    EXPECT_EQ(congestion_control(fd).find("bbr"), std::string::npos) << congestion_control(fd);
+  }
+}
+
+TEST_F(TCP, BetweenHostsTheCongestionControlIsTheSystems) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_GE(fd, 0);
+  // Needs a system that has it, and lets this user choose it.
+  const bool paced = ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
+  const std::string before = congestion_control(fd);
+  set_options_of_one_host(fd, v4("192.0.2.1", 1), v4("192.0.2.2", 1));
+  EXPECT_EQ(congestion_control(fd), before);
+  set_options_of_one_host(fd, v4("192.0.2.1", 1), v4("192.0.2.1", 2));
+  EXPECT_EQ(congestion_control(fd), paced ? "reno" : before);
+  ::close(fd);
 }
 
 TEST_F(TCP, ConnectingIsBoundedByTheUserTimeout) {

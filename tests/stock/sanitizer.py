@@ -36,6 +36,9 @@ FLAGS = {
 OTHERS = {"address": {}, "thread": {"UCX_MEM_EVENTS": "n"}}
 WEFT = ("libibverbs.so.1", "librdmacm.so.1")
 NAMELESS = "<null>"
+# In which the runtime asks for the place of a new thread's stack, and has not given that back yet
+# when the process ends meanwhile.
+RUNTIMES_OWN = "__sanitizer::GetThreadStackAndTls("
 GONE = "?"
 # Whose functions everybody calls: not the ones who did it.
 EVERYBODYS = ("lib[atu]*san.so*", "libc.so.6", "libstdc++.so.6*", "ld-linux*")
@@ -72,6 +75,9 @@ class Record:
 
     def weft(self):
         return any(os.path.basename(module) in WEFT for stack in self.stacks for _, module in stack)
+
+    def runtimes_own(self):
+        return any(function.startswith(RUNTIMES_OWN) for function, _ in self.stacks[0])
 
     def owner(self):
         """Who did it, (function, module): the first that is not everybody's. Of a plug-in that is
@@ -125,6 +131,8 @@ class Listed:
         self.not_given_back = entries["not_given_back"]
 
     def has(self, record):
+        if record.kind == "leak" and record.runtimes_own():
+            return True
         if not record.weft():
             return any(is_of(record, entry) for entry in self.foreign)
         if record.kind != "leak":

@@ -34,6 +34,12 @@ WEFT_OWN = stack(NEW, ("weft::Rnic::f(std::function<void (int)>)", WEFT), ("list
 GIVEN = stack(NEW, ("make", WEFT), ("current_alloc_pd", WEFT), MAIN)
 STRANGER = stack(CALLOC, ("f", "/usr/bin/stranger"), ("__libc_start_main", LIBC))
 UNLOADED = stack(CALLOC).rstrip("\n") + "\n    #1 <null> (<null>+0x0) <null>\n" + stack(MAIN)
+STARTING = stack(CALLOC, ("pthread_getattr_np", LIBC),
+                 ("__sanitizer::GetThreadStackAndTls(bool, unsigned long*)", RUNTIME),
+                 ("__asan::AsanThread::ThreadStart(unsigned long long)", RUNTIME))
+BODY = stack(NEW, ("weft::f()", WEFT),
+             ("__asan::AsanThread::ThreadStart(unsigned long long)", RUNTIME))
+REPLACED = stack(CALLOC, ("<null>", "/lib/libX11.so.6"), MAIN)
 SEMAPHORE = stack(("pthread_mutex_destroy", RUNTIME), ("fio_sem_remove", PROGRAM))
 LOST = "    [failed to restore the stack]\n"
 ERROR = ("=" * 65 + "\n==1==ERROR: AddressSanitizer: heap-use-after-free on address 0x1\n"
@@ -45,7 +51,10 @@ TABLE = [
     ("a leak of a listed program", leaks(FOREIGN), 0),
     ("a leak of a program that is not listed", leaks(STRANGER), 1),
     ("a leak in a plug-in that is gone, called by a listed program", leaks(UNLOADED), 0),
+    ("the same where another library was loaded since", leaks(REPLACED), 0),
+    ("what the runtime holds while a thread starts", leaks(STARTING), 0),
     ("a leak of weft's, under a listed program", leaks(WEFT_OWN), 1),
+    ("a leak of weft's in a thread of its own", leaks(BODY), 1),
     ("an indirect one too", leaks(WEFT_OWN, kind="Indirect"), 1),
     ("what weft gave and a listed program kept", leaks(GIVEN), 0),
     ("what weft gave and another program kept", leaks(GIVEN.replace("fio", "stranger")), 1),

@@ -56,6 +56,9 @@ class Manager final : public verbs::ConnectionEvents {
   /// Queues an event on its owner's channel.
   void queue(Event* event);
 
+  /// Without mutex: tells the id which connection it just started, unless an event of it was faster
+  /// and the id is gone already.
+  void give_connection(std::uint64_t handle, device::ConnectionNumber connection);
   /// Without mutex: resets the connections nobody will answer. handle_connection_event cannot do
   /// that itself.
   void release_abandoned();

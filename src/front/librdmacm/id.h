@@ -95,8 +95,8 @@ struct Id final : rdma_cm_id {
 /// Gives back an event that was handed out; the owner may be gone afterwards.
 void acknowledge(Event* event);
 
-/// How an operation on an id ends: a synchronous id waits for the event, others return at once. Made
-/// before the operation starts: once its event is out, the thread that takes it may destroy an
+/// How an operation on an id ends: a synchronous id waits for the event, others return at once.
+/// Made before the operation starts: once its event is out, the thread that takes it may destroy an
 /// asynchronous id, and the one that started the operation must not look at the id again.
 class Waiting {
  public:

@@ -38,7 +38,7 @@ std::string_view name_of(Op value) {
   return pick(kNames, static_cast<std::size_t>(value));
 }
 std::string_view name_of(Wait value) {
-  static constexpr std::string_view kNames[] = {"poll", "event", "block"};
+  static constexpr std::string_view kNames[] = {"poll", "event", "memory", "block"};
   return pick(kNames, static_cast<std::size_t>(value));
 }
 std::string_view name_of(Passive value) {
@@ -100,6 +100,18 @@ const std::vector<Refusal> kRefusals = {
      "a thread in a blocking send cannot receive: --both over TCP needs --wait poll or event"},
     {"rdma-block", [](const Plan& p) { return p.over == Over::RDMA && p.wait == Wait::Block; },
      "no call of the verbs blocks until data is there: over RDMA --wait is poll or event"},
+    {"memory-ping-write",
+     [](const Plan& p) {
+       return p.wait == Wait::Memory && (p.tool != Tool::Ping || p.op != Op::Write);
+     },
+     "only RDMA Writes can be waited for by looking at memory alone: --wait memory is for ping "
+     "with --op write"},
+    {"receives-one-sided",
+     [](const Plan& p) {
+       const bool used = p.tool == Tool::Blast && p.over == Over::RDMA && p.two_sided();
+       return p.receives != 0 && p.window() != p.outstanding && !used;
+     },
+     "--receives is for blast with --op send or write-imm: nothing else takes one"},
     // Who waits for what.
     {"ping-write-event",
      [](const Plan& p) {
@@ -154,9 +166,14 @@ const std::vector<Refusal> kRefusals = {
     {"threads-connections", [](const Plan& p) { return p.connections % p.threads != 0; },
      "each thread serves the same number of connections: --connections has to be a multiple of "
      "--threads"},
-    {"verify-buffers", [](const Plan& p) { return p.verify && p.buffer_count() < p.outstanding; },
-     "--verify needs a buffer of its own for each outstanding message: --buffers at least "
-     "--outstanding"},
+    {"verify-buffers",
+     [](const Plan& p) {
+       const bool in_place = p.tool == Tool::Blast && p.op == Op::WriteImm;
+       return p.verify &&
+              (p.buffer_count() < p.outstanding || (in_place && p.buffer_count() < p.window()));
+     },
+     "--verify needs a buffer of its own for each message that is on its way: --buffers at least "
+     "--outstanding (write-imm: and --receives)"},
     {"list-buffers",
      [](const Plan& p) { return p.over == Over::TCP && p.buffer_count() % p.list != 0; },
      "over TCP the messages of a list lie side by side: --buffers (or --outstanding) has to be a "
@@ -245,14 +262,23 @@ class Reader {
 }  // namespace
 
 nlohmann::json to_json(const Plan& plan) {
-  return {{"tool", name_of(plan.tool)},      {"over", name_of(plan.over)},
-          {"op", name_of(plan.op)},          {"sizes", plan.sizes},
-          {"wait", name_of(plan.wait)},      {"passive", name_of(plan.passive)},
-          {"inline", plan.inline_data},      {"outstanding", plan.outstanding},
-          {"buffers", plan.buffer_count()},  {"list", plan.list},
-          {"signal", name_of(plan.signal)},  {"both", plan.both},
-          {"connections", plan.connections}, {"threads", plan.threads},
-          {"verify", plan.verify},           {"count", plan.count},
+  return {{"tool", name_of(plan.tool)},
+          {"over", name_of(plan.over)},
+          {"op", name_of(plan.op)},
+          {"sizes", plan.sizes},
+          {"wait", name_of(plan.wait)},
+          {"passive", name_of(plan.passive)},
+          {"inline", plan.inline_data},
+          {"outstanding", plan.outstanding},
+          {"buffers", plan.buffer_count()},
+          {"receives", plan.window()},
+          {"list", plan.list},
+          {"signal", name_of(plan.signal)},
+          {"both", plan.both},
+          {"connections", plan.connections},
+          {"threads", plan.threads},
+          {"verify", plan.verify},
+          {"count", plan.count},
           {"seconds", plan.seconds}};
 }
 
@@ -268,6 +294,7 @@ Plan plan_from_json(const nlohmann::json& json) {
   reader.read("inline", &plan.inline_data);
   reader.read("outstanding", &plan.outstanding, 1, kOutstandingMax);
   reader.read("buffers", &plan.buffers, 1, kOutstandingMax);
+  reader.read("receives", &plan.receives, 1, kOutstandingMax);
   reader.read("list", &plan.list, 1, kOutstandingMax);
   reader.read("signal", &plan.signal);
   reader.read("both", &plan.both);

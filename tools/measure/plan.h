@@ -15,7 +15,7 @@ namespace weft::measure {
 enum class Tool : std::uint8_t { Ping, Blast };
 enum class Over : std::uint8_t { RDMA, TCP };
 enum class Op : std::uint8_t { Send, Write, WriteImm, Read, WriteRead };
-enum class Wait : std::uint8_t { Poll, Event, Block };
+enum class Wait : std::uint8_t { Poll, Event, Memory, Block };
 enum class Passive : std::uint8_t { Sleep, Poll };
 enum class Signal : std::uint8_t { Full, Periodic, None };
 
@@ -36,7 +36,7 @@ inline constexpr double kSecondsMax = 3600;
 /// Buffers of one side of one run, all connections together.
 inline constexpr std::uint64_t kMemoryMax = std::uint64_t{4} << 30;
 
-/// Credits that may be on their way: a quarter each of what may be outstanding, and rounding.
+/// Credits that may be on their way: a quarter each of the receives, and rounding.
 inline constexpr std::uint32_t kCreditsMax = 8;
 /// Used receives are posted again so many at a time.
 inline constexpr std::uint32_t kReceiveList = 8;
@@ -52,8 +52,9 @@ struct Plan {
   Passive passive = Passive::Sleep;  ///< what the program does that one-sided work needs not
   bool inline_data = false;
   std::uint32_t outstanding = 1;
-  std::uint32_t buffers = 0;  ///< that messages take in turn; 0: one for each outstanding
-  std::uint32_t list = 1;     ///< work requests per post
+  std::uint32_t buffers = 0;   ///< that messages take in turn; 0: one for each outstanding
+  std::uint32_t receives = 0;  ///< that wait for messages; 0: one for each outstanding
+  std::uint32_t list = 1;      ///< work requests per post
   Signal signal = Signal::Full;
   bool both = false;
   std::uint32_t connections = 1;
@@ -66,9 +67,11 @@ struct Plan {
   /// Those that messages arrive in. Verified ones stay in a receive's own place until they were
   /// looked at.
   std::uint32_t target_count() const;
-  /// Receives posted at most, so that one is there for every outstanding message: credits take some
-  /// too, and some wait to be posted again in a list.
-  std::uint32_t receive_count() const { return outstanding + kCreditsMax + kReceiveList; }
+  /// Messages that may be on their way to receives.
+  std::uint32_t window() const { return receives == 0 ? outstanding : receives; }
+  /// Receives posted at most, so that one is there for every such message: credits take some too,
+  /// and some wait to be posted again in a list.
+  std::uint32_t receive_count() const { return window() + kCreditsMax + kReceiveList; }
   std::uint64_t octets_max() const;
   /// Whether each message takes a receive at the other side.
   bool two_sided() const { return op == Op::Send || op == Op::WriteImm; }

@@ -47,6 +47,8 @@ TEST(Refusals, EachHasAPlanThatIsRefusedForItAlone) {
                                    p.both = true;
                                  })},
       {"rdma-block", changed(ping(), [](Plan& p) { p.wait = Wait::Block; })},
+      {"memory-ping-write", changed(blast(), [](Plan& p) { p.wait = Wait::Memory; })},
+      {"receives-one-sided", changed(blast(), [](Plan& p) { p.receives = 512; })},
       {"ping-write-event",
        changed(ping(), [](Plan& p) { p.op = Op::Write, p.wait = Wait::Event; })},
       {"passive-active", changed(ping(), [](Plan& p) { p.passive = Passive::Poll; })},
@@ -99,6 +101,7 @@ TEST(Refusals, WhatTheStudyNeedsIsNotRefused) {
   }
   EXPECT_EQ(refusal(changed(ping(), [](Plan& p) { p.op = Op::Write; })), "");
   EXPECT_EQ(refusal(changed(ping(), [](Plan& p) { p.signal = Signal::None; })), "");
+  EXPECT_EQ(refusal(changed(ping(), [](Plan& p) { p.op = Op::Write, p.wait = Wait::Memory; })), "");
   for (const Op op : {Op::Send, Op::Write, Op::WriteImm, Op::Read}) {
     for (const std::uint32_t outstanding : {1u, 2u, 16u, 128u, 1024u}) {
       const auto plan = changed(blast(), [&](Plan& p) {
@@ -188,6 +191,7 @@ TEST(PlanAsJson, ThatIsNotOursIsRefusedByField) {
       {"outstanding", kOutstandingMax + 1},
       {"buffers", 0},
       {"list", 0},
+      {"receives", 0},
       {"connections", kConnectionsMax + 1},
       {"connections", 0},
       {"threads", 0},

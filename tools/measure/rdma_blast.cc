@@ -1,8 +1,8 @@
 // As many messages as may be outstanding, one way or both, by RDMA.
 //
 // iWARP has no receiver-not-ready retry, so what takes a receive may not outrun the posted ones:
-// the receiver sends an empty Send, a credit, for every quarter of the outstanding messages that it
-// has taken. The last credit also tells that all has arrived. Behind RDMA Writes goes a small RDMA
+// the receiver sends an empty Send, a credit, for every quarter of the posted receives that were
+// taken. The last credit also tells that all has arrived. Behind RDMA Writes goes a small RDMA
 // Read, which is answered after they were placed.
 #include <algorithm>
 #include <cstring>
@@ -26,7 +26,7 @@ class RdmaBlast final : public RdmaRunner {
         takes_(plan.two_sided() && (side == Side::Server || plan.both)),
         buffers_(plan.buffer_count()),
         targets_(plan.target_count()),
-        credit_every_(std::max(1u, plan.outstanding / 4)),
+        credit_every_(std::max(1u, plan.window() / 4)),
         requests_(plan.list),
         places_(plan.list) {}
 
@@ -97,7 +97,7 @@ class RdmaBlast final : public RdmaRunner {
     bool moved = false;
     while (posted_ < leg_.count) {
       const std::uint64_t allowed =
-          plan_.two_sided() ? plan_.outstanding + credits_ * credit_every_ : leg_.count;
+          plan_.two_sided() ? plan_.window() + credits_ * credit_every_ : leg_.count;
       auto list =
           static_cast<std::uint32_t>(std::min<std::uint64_t>(plan_.list, leg_.count - posted_));
       if (in_flight_ + list > plan_.outstanding) break;

@@ -190,7 +190,8 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
       ->excludes("--count")
       ->group(kWork);
   choice("--wait", options.wait, choices<measure::Wait>(),
-         "poll: busy; event: sleep until notified; block (TCP): in the calls");
+         "poll: busy; event: sleep until notified; memory (ping by write): busy, looking at the "
+         "memory alone; block (TCP): in the calls");
   choice("--passive", options.passive, choices<measure::Passive>(),
          "what the server's program does when one-sided work needs it not");
   app.add_flag("--inline", options.plan.inline_data, "data goes in the work request")->group(kWork);
@@ -207,6 +208,10 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
          "messages posted and not complete, at most (blast)");
   app.add_option("--buffers", options.plan.buffers,
                  "buffers that messages take in turn; else as many as are outstanding (blast)")
+      ->check(CLI::Range(1u, measure::kOutstandingMax))
+      ->group(kWork);
+  app.add_option("--receives", options.plan.receives,
+                 "receives posted for messages; else as many as are outstanding (blast)")
       ->check(CLI::Range(1u, measure::kOutstandingMax))
       ->group(kWork);
   choice("--post", options.post, "single|list|list:N", "work requests per post (blast)");

@@ -123,6 +123,8 @@ def ping_every_operation():
                        "--wait", "event", "--verify")
         server.measure("--op", "send", "--time", "0.05", "--wait", "event", "--crc", "off")
         server.measure("--op", "read", "-n", "20", "--passive", "poll")
+        server.measure("--op", "write", "-n", "20", "--wait", "memory", "--verify")
+        server.measure("--op", "write", "-n", "300", "--wait", "memory", "--signal", "none")
         for wait in ("poll", "event", "block"):
             server.measure("--over", "tcp", "-n", "20", "--wait", wait, "--verify",
                            "--size", "1,70000")
@@ -140,6 +142,8 @@ def blast_every_operation():
             server.measure("--op", op, "-n", "50", "--outstanding", "1", "--size", "100")
         server.measure("--op", "send", "-n", "100", "--outstanding", "9", "--post", "list:9",
                        "--verify", "--both", "--size", "3000")
+        server.measure("--op", "send", "-n", "500", "--receives", "64", "--verify")
+        server.measure("--op", "write-imm", "-n", "500", "--receives", "3", "--both", "--verify")
         server.measure("--op", "write", "-n", "100", "--inline", "--size", "64")
         server.measure("--op", "write", "-n", "100", "--buffers", "1", "--passive", "poll")
         server.measure("--op", "write", "-n", "50", "--connections", "4", "--threads", "2",

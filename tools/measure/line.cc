@@ -201,9 +201,9 @@ Frame Line::get_any(std::optional<int> seconds) {
   if (!body.is_object()) fail("the peer sent a frame that is no JSON object");
   if (head.kind == FrameKind::Refused) {
     const auto reason = body.find("reason");
-    fail("the other side says: {}", reason != body.end() && reason->is_string()
-                                        ? printable(reason->get<std::string>())
-                                        : std::string("no"));
+    const bool told = reason != body.end() && reason->is_string();
+    throw RefusedByPeer("the other side says: " +
+                        (told ? printable(reason->get<std::string>()) : std::string("no")));
   }
   return {head.kind, std::move(body)};
 }

@@ -47,6 +47,11 @@ std::array<std::byte, kHeadOctets> encode_head(const Head& head);
 /// an unknown kind, and a body that is too long. The octets may come from anyone.
 Head parse_head(std::span<const std::byte, kHeadOctets> octets);
 
+/// The peer's own word for why it goes no further.
+struct RefusedByPeer : Failure {
+  using Failure::Failure;
+};
+
 struct Frame {
   FrameKind kind{};
   nlohmann::json body;
@@ -56,7 +61,7 @@ struct Frame {
 /// above or is silent for too long, and Interrupted when interrupted() is set. Single-threaded.
 class Line {
  public:
-  /// Waits for a server at HOST (a name or an address), for kPatience.
+  /// To the server at `host`, a name or an address.
   static Line connect(const std::string& host, std::uint16_t port);
   /// fd: a connected socket; owned.
   explicit Line(int fd);

@@ -26,7 +26,7 @@ std::string event_text(rdma_cm_event_type event, int status) {
       return "the other side rejected the RDMA connection";
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
-      return "no RDMA device leads to that address: weft doctor and weft devices say more";
+      return "no RDMA device leads to that address: weft devices lists those there are";
     case RDMA_CM_EVENT_UNREACHABLE:
       return "no RDMA listener can be reached there";
     default:
@@ -38,7 +38,11 @@ std::string event_text(rdma_cm_event_type event, int status) {
 }  // namespace
 
 LinkEvents::LinkEvents() : channel_(::rdma_create_event_channel()) {
-  if (channel_ == nullptr) fail_errno("rdma_create_event_channel");
+  if (channel_ != nullptr) return;
+  if (errno == ENODEV || errno == ENOENT) {
+    fail("{} finds no RDMA device on this machine", verbs_library());
+  }
+  fail_errno("rdma_create_event_channel");
 }
 
 LinkEvents::~LinkEvents() {

@@ -67,6 +67,8 @@ class Client {
     } catch (const Interrupted&) {
       line_.refuse("the other side was interrupted");
       throw;
+    } catch (const RefusedByPeer&) {
+      throw;
     } catch (const Failure& failure) {
       throw Failure(with_peers_reason(failure.what()));
     }

@@ -317,8 +317,10 @@ def foreign_peers():
         for octets, says in (
                 (frame(b"{}", version=9), "version 9"), (b"GET / HTTP/1.0\r\n\r\n", "not speak"),
                 (frame(b"{"), "no JSON"), (frame(b"{}"), "no plan"), (b"", ""), (b"WFTM", ""),
-                (frame(b'{"plan": {}}'), "lacks"), (frame(b"{}", kind=5), "instead of"),
-                (frame(b"x" * 100)[:50], ""), (frame(b"[" * 100000), "no JSON"),
+                (frame(b'{"plan": {}}'), "lacks"),
+                (frame(b'{"plan": {}}', kind=7), "instead of"),
+                (frame(b"{}", kind=5), "instead of"), (frame(b"x" * 100)[:50], ""),
+                (frame(b"[" * 100000), "no JSON"),
                 (b"WFTM" + b"\0\1\0\1\xff\xff\xff\xff", "4294967295")):
             answer = foreign_client(server, octets)
             check(says in answer, f"to {octets[:40]} the server said {answer}")
@@ -326,6 +328,8 @@ def foreign_peers():
     with socket.create_server((HOST, 0)) as listener:
         for answer, says in ((frame(b"{}", kind=2, version=2), "version 2"),
                              (frame(b"{}", kind=2), "named no port"),
+                             (frame(b'{"reason": "full"}', kind=6),
+                              "weft: the other side says: full"),
                              (frame(b'{"port": 70000}', kind=2), "named no port"),
                              (b"220 ready\r\n\r\n\r\n", "not speak"), (b"", "gone")):
             client = subprocess.Popen([WEFT, "ping", HOST, "--port",

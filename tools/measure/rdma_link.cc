@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "measure/address.h"
 #include "measure/line.h"
@@ -37,7 +38,8 @@ std::string event_text(rdma_cm_event_type event, int status) {
 
 }  // namespace
 
-LinkEvents::LinkEvents() : channel_(::rdma_create_event_channel()) {
+LinkEvents::LinkEvents(std::function<void()> look)
+    : look_(std::move(look)), channel_(::rdma_create_event_channel()) {
   if (channel_ != nullptr) return;
   if (errno == ENODEV || errno == ENOENT) {
     fail("{} finds no RDMA device on this machine", verbs_library());
@@ -55,6 +57,7 @@ LinkEvents::Event LinkEvents::await(rdma_cm_event_type expected) {
   const std::uint64_t begin = now_ns();
   while (::poll(&waiting, 1, kSliceMs) <= 0) {
     if (interrupted()) throw Interrupted();
+    if (look_) look_();
     if (now_ns() - begin > std::uint64_t{kPatienceMs} * 1'000'000) {
       fail("waited {} s for {}", kPatienceMs / 1000, ::rdma_event_str(expected));
     }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,7 +19,8 @@ namespace weft::measure {
 /// What a program gets events of connections from, and how long it waits for one.
 class LinkEvents {
  public:
-  LinkEvents();
+  /// look: called now and then while waiting; what it throws ends the wait.
+  explicit LinkEvents(std::function<void()> look = {});
   ~LinkEvents();
   LinkEvents(const LinkEvents&) = delete;
   LinkEvents& operator=(const LinkEvents&) = delete;
@@ -34,6 +36,7 @@ class LinkEvents {
   rdma_event_channel* get() const { return channel_; }
 
  private:
+  std::function<void()> look_;
   rdma_event_channel* channel_;
 };
 

@@ -96,7 +96,7 @@ class Client {
     }
     const auto number = port->get<std::uint16_t>();
     const std::string address = line_.peer_address();
-    if (plan_.over == Over::RDMA) connections_.events.emplace();
+    if (plan_.over == Over::RDMA) connections_.events.emplace([this] { line_.check_peer(); });
     for (std::uint32_t i = 0; i < plan_.connections; ++i) {
       if (plan_.over == Over::TCP) {
         connections_.runners.push_back(
@@ -227,7 +227,7 @@ class Server {
         tell(listener.port);
         for (std::uint32_t i = 0; i < plan_.connections; ++i) {
           connections_.runners.push_back(
-              make_tcp_runner(plan_, Side::Server, accept_tcp(listener.fd)));
+              make_tcp_runner(plan_, Side::Server, accept_tcp(listener.fd, line_)));
         }
       } catch (...) {
         ::close(listener.fd);
@@ -236,7 +236,7 @@ class Server {
       ::close(listener.fd);
       return;
     }
-    LinkEvents& events = connections_.events.emplace();
+    LinkEvents& events = connections_.events.emplace([this] { line_.check_peer(); });
     const RdmaListener listener(events, address);
     tell(listener.port());
     for (std::uint32_t i = 0; i < plan_.connections; ++i) {

@@ -249,11 +249,12 @@ std::unique_ptr<Runner> make_tcp_runner(const Plan& plan, Side side, int fd) {
   return std::make_unique<TCPBlast>(plan, side, fd);
 }
 
-int accept_tcp(int listener) {
+int accept_tcp(int listener, Line& line) {
   constexpr int kSliceMs = 200;
   pollfd waiting{listener, POLLIN, 0};
   for (int waited = 0; ::poll(&waiting, 1, kSliceMs) <= 0; waited += kSliceMs) {
     if (interrupted()) throw Interrupted();
+    line.check_peer();
     if (waited > kPatienceMs) fail("the client's TCP connection did not come");
   }
   return accept_socket(listener);

@@ -12,7 +12,7 @@ namespace weft::measure {
 /// from the plan alone.
 std::unique_ptr<Runner> make_tcp_runner(const Plan& plan, Side side, int fd);
 
-/// Throws Failure if nobody comes for long.
-int accept_tcp(int listener);
+/// Throws Failure if nobody comes for long, or the peer on `line` leaves.
+int accept_tcp(int listener, Line& line);
 
 }  // namespace weft::measure

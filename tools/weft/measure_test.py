@@ -252,6 +252,13 @@ def one_shot_server():
     check(ran.returncode == 1 and "nobody listens" in ran.stderr, f"no server: {ran.stderr}")
 
 
+def client_that_cannot():
+    """The server, which waits for the connection, is told why none comes."""
+    with Server("blast") as server:
+        server.measure("--inline", "--size", "64,1M", status=1, says="cannot take 1048576 octets")
+        server.ends(1, "cannot take 1048576 octets --inline")
+
+
 def until_busy(client):
     """Waits until the first size is measured, so that the second one, long, is under way."""
     lines = [client.stdout.readline() for _ in range(3)]
@@ -346,7 +353,8 @@ def foreign_peers():
 
 
 CASES = (refusals, ping_every_operation, blast_every_operation, derived_figures, reports,
-         one_shot_server, killed_ends, interrupted_client, foreign_peers)
+         one_shot_server, client_that_cannot,
+         killed_ends, interrupted_client, foreign_peers)
 for case in CASES:
     if len(sys.argv) < 3 or case.__name__ in sys.argv[2:]:
         began, before = time.monotonic(), len(failures)

@@ -173,7 +173,8 @@ void Rnic::poll_directly() {
   }
   tick();
   std::array<epoll_event, 64> events;
-  serve_ready(poller_.wait(0, events));
+  const bool alone = settings_.engine == Placement::Inline;
+  serve_ready(alone ? poller_.wait(0, events) : poller_.look(events));
   serve_timers();
 }
 

@@ -62,6 +62,11 @@ class CompletionQueue {
   device::CQNumber number() const { return number_; }
   std::uint64_t cookie() const { return cookie_; }
   device::Ring ring() const { return ring_; }
+  /// How many entries there were so far, and whether the consumer has taken so many.
+  std::uint32_t produced() const { return ring_.produced_own(); }
+  bool is_read(std::uint32_t produced) const {
+    return static_cast<std::int32_t>(ring_.consumed_seen() - produced) >= 0;
+  }
   std::uint32_t users = 0;  ///< QPs that complete here
 
  private:

@@ -107,9 +107,8 @@ void Connection::handle_polled() {
   const Got got = receive_once();
   if (got == Got::Nothing) return;
   // A receive that was not filled found all there was: the next poll finds what has come since.
-  if (state_ == ConnectionState::Streaming && !held_back_) {
-    got == Got::More ? read_stream() : finish_reading();
-  }
+  if (got == Got::More) read_more();
+  finish_reading();
   if (state_ == ConnectionState::Streaming) transmit();
 }
 
@@ -267,6 +266,7 @@ Result<void> Connection::disconnect() {
       abort_setup("disconnected before the connection was established");
       return {};
     case ConnectionState::Streaming:
+      disconnected_ = true;
       // Refused in Closing, Terminate or Error: it is already on its way out.
       static_cast<void>(qp_->core().close(owner_.now()));
       serve();
@@ -325,7 +325,7 @@ void Connection::detach_qp() {
   qp_ = nullptr;
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
   if (!established_) end_error_ = ECONNABORTED;
-  report_end();
+  report(take_end());
   if (all_sent && !held_back_) return linger();
   reset_stream();
   die();
@@ -399,19 +399,23 @@ void Connection::die() {
 }
 
 /// The last event of a connection whose stream or QP is gone.
-void Connection::report_end() {
+device::ConnectionEvent Connection::take_end() {
   const auto kind = established_ ? device::ConnectionEventKind::Disconnected
                                  : device::ConnectionEventKind::Failed;
   if (!established_ && end_error_ == 0) end_error_ = ECONNRESET;
   established_ = false;
-  report({.kind = kind, .error = end_error_, .text = end_text_});
+  return {.kind = kind, .error = end_error_, .text = end_text_};
 }
 
 void Connection::report(device::ConnectionEvent event) {
-  if (released_) return;
+  if (address(event)) owner_.report(event);
+}
+
+/// False: nobody wants to hear of it.
+bool Connection::address(device::ConnectionEvent& event) const {
   event.connection = number_;
   event.cookie = cookie_;
-  owner_.report(event);
+  return !released_;
 }
 
 }  // namespace weft::engine

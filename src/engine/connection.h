@@ -38,6 +38,8 @@ class ConnectionOwner {
   /// How long an orderly end may take.
   virtual Duration close_timeout() const = 0;
   virtual void report(const device::ConnectionEvent&) = 0;
+  /// The same, but not before the program has read what this QP completed, within reason.
+  virtual void report_end(const device::ConnectionEvent&, QueuePair&) = 0;
   virtual void report_async(device::AsyncEventKind, QueuePair&) = 0;
   /// Connects to the same peer again, for a startup from the beginning: the old stream is replaced
   /// by restart(). False: that failed at once.
@@ -154,7 +156,7 @@ class Connection {
   void give_up_waiting();
   void refresh_emss();
   void reset_stream();
-  void report_end();
+  device::ConnectionEvent take_end();
   void handle_connected();
   void try_again();
   void read_startup();
@@ -163,6 +165,7 @@ class Connection {
   void handle_accepted(const core::StartupAccepted&);
   void handle_failed(const core::StartupFailed&);
   void read_stream();
+  void read_more();
   void finish_reading();
   void note_turn();
   /// What one receive brought. Nothing: also when the stream ended, which was dealt with.
@@ -192,6 +195,7 @@ class Connection {
   void die();
   void fail(int error, const char* text);
   void report(device::ConnectionEvent event);
+  bool address(device::ConnectionEvent& event) const;
   void finish_stream();
 
   const device::ConnectionNumber number_;
@@ -226,6 +230,7 @@ class Connection {
   Place place_ = Place::None;
   HangUp hang_up_ = HangUp::None;  ///< seen while a message is held back
   bool released_ = false;
+  bool disconnected_ = false;       ///< by our program
   bool established_ = false;        ///< Established was reported
   bool awaits_first_fpdu_ = false;  ///< responder in peer-to-peer mode: Established comes with it
   bool held_back_ = false;          ///< a Send waits for a receive buffer: do not read

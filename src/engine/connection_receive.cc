@@ -30,11 +30,16 @@ constexpr std::size_t kBuffersLentFreely = 16;
 
 void Connection::read_stream() {
   turn_octets_ = 0;
+  read_more();
+  finish_reading();
+}
+
+/// The rest of a turn.
+void Connection::read_more() {
   const std::size_t most = owner_.turn_is_short(*this) ? kOctetsPerShortTurn : kOctetsPerTurn;
   for (int i = 0; i < kReceivesPerTurn && turn_octets_ < most; ++i) {
     if (receive_once() != Got::More) break;
   }
-  finish_reading();
 }
 
 void Connection::finish_reading() {

@@ -229,7 +229,8 @@ void Connection::finish_stream() {
     qp->last_receive_reported = true;
     owner_.report_async(device::AsyncEventKind::LastReceive, *qp);
   }
-  report_end();
+  device::ConnectionEvent end = take_end();
+  if (address(end)) disconnected_ ? owner_.report(end) : owner_.report_end(end, *qp);
   qp->core().flush(owner_.now());
   die();
 }

@@ -14,6 +14,7 @@
 #include "engine/brisk.h"
 #include "engine/connection.h"
 #include "engine/guarded_mover.h"
+#include "engine/late_ends.h"
 #include "engine/poller.h"
 #include "engine/poller_place.h"
 #include "engine/progress_lock.h"
@@ -151,6 +152,7 @@ class Rnic final : public device::Device,
   void unwatch(Connection&) override;
   Duration close_timeout() const override { return settings_.close_timeout; }
   void report(const device::ConnectionEvent&) override;
+  void report_end(const device::ConnectionEvent&, QueuePair&) override;
   void report_async(device::AsyncEventKind, QueuePair&) override;
   bool reconnect(Connection&) override;
   // RendezvousHost
@@ -196,6 +198,7 @@ class Rnic final : public device::Device,
   void pause(ListenerSlot&);
   void serve_timers();
   void serve_holds();
+  void serve_late_ends();
   void fault_overflowed();
   void fault(QueuePair&);
   void end_unwatched();
@@ -230,6 +233,7 @@ class Rnic final : public device::Device,
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
   Rendezvous rendezvous_{*this};
   Brisk brisk_;
+  LateEnds late_ends_;
   bool has_dead_ = false;
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;

@@ -154,13 +154,15 @@ Result<void> Rnic::reject(device::ConnectionNumber number, Octets private_data) 
 Result<void> Rnic::disconnect(device::ConnectionNumber number) {
   Entry entry(*this);
   Connection* connection = find_connection(number);
-  if (connection == nullptr) return Error{ENOTCONN, "disconnect: the connection is over"};
-  return connection->disconnect();
+  if (connection != nullptr) return connection->disconnect();
+  late_ends_.hurry(number);  // who ends it as well has read what it wanted
+  return Error{ENOTCONN, "disconnect: the connection is over"};
 }
 
 Result<void> Rnic::release(device::ConnectionNumber number) {
   Entry entry(*this);
   if (Connection* connection = find_connection(number)) connection->release();
+  late_ends_.forget(number);
   return {};
 }
 

@@ -45,6 +45,7 @@ class Rnic::Entry {
       rnic.rendezvous_.settle();
       rnic.fault_overflowed();
       rnic.end_unwatched();
+      rnic.serve_late_ends();
       rnic.bury();
       rnic.publish_deadline();
       rnic.lock_.unlock();

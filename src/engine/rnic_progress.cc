@@ -360,6 +360,17 @@ void Rnic::serve_holds() {
   poller_.set_timer(hold_timer_);
 }
 
+void Rnic::serve_late_ends() {
+  if (late_ends_.empty()) return;
+  late_ends_.serve(
+      now_,
+      [this](const LateEnds::Mark& mark) {
+        const auto it = cqs_.find(mark.cq);
+        return it == cqs_.end() || it->second->is_read(mark.produced);
+      },
+      [this](const device::ConnectionEvent& end) { report(end); });
+}
+
 void Rnic::serve_timers() {
   serve_holds();
   if (!next_deadline_ || *next_deadline_ > now_) return;
@@ -373,8 +384,9 @@ void Rnic::serve_timers() {
     if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
   }
   rendezvous_.handle_timeouts();
-  if (const auto deadline = rendezvous_.deadline()) {
-    if (!next_deadline_ || *deadline < *next_deadline_) next_deadline_ = deadline;
+  serve_late_ends();
+  for (const auto deadline : {rendezvous_.deadline(), late_ends_.deadline()}) {
+    if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
   }
   for (auto& [number, slot] : listeners_) {
     if (!slot->paused_until) continue;

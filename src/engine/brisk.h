@@ -26,7 +26,7 @@ class Brisk {
 
  private:
   /// Some round trips within a machine or a rack.
-  static constexpr Duration kFor = std::chrono::microseconds(200);
+  static constexpr Duration kFor = std::chrono::milliseconds(2);
   struct Entry {
     const void* connection = nullptr;
     Instant until;

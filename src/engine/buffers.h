@@ -23,7 +23,7 @@ inline constexpr std::size_t kTransmitStagingOctets = 256 * 1024;
 inline constexpr std::size_t kTransmitOctetsMax = 512 * 1024;
 /// Octets of a turn, either way, where another connection waits for small messages: what a program
 /// that moves octets by itself would do at a time.
-inline constexpr std::size_t kOctetsPerShortTurn = 64 * 1024;
+inline constexpr std::size_t kOctetsPerShortTurn = 24 * 1024;
 inline constexpr std::size_t kTransmitPieces = 512;
 
 struct ReceiveBuffer {

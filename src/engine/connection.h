@@ -154,7 +154,7 @@ class Connection {
   void set_addresses(device::ConnectionEvent& event) const;
   void resume_receiving();
   void give_up_waiting();
-  void refresh_emss();
+  void refresh_emss(bool is_short);
   void reset_stream();
   device::ConnectionEvent take_end();
   void handle_connected();
@@ -224,6 +224,7 @@ class Connection {
   std::optional<Instant> deadline_;
   Instant refused_until_;                   ///< until then a refusal is tried again
   Instant emss_checked_;
+  std::size_t emss_ = 0;
   int end_error_ = 0;  ///< why the stream ended, for Disconnected
   const char* end_text_ = "";
   const std::shared_ptr<ListenerPlaces> places_;  ///< null: we connected
@@ -234,6 +235,7 @@ class Connection {
   bool established_ = false;        ///< Established was reported
   bool awaits_first_fpdu_ = false;  ///< responder in peer-to-peer mode: Established comes with it
   bool held_back_ = false;          ///< a Send waits for a receive buffer: do not read
+  bool short_fpdus_ = false;        ///< the core was told of a smaller EMSS: turns are short
   bool blocked_ = false;            ///< the transport took less than offered
   bool send_lost_ = false;          ///< the transport takes no more; what it holds is read first
   bool fin_sent_ = false;

@@ -154,7 +154,7 @@ void Connection::handle_failed(const core::StartupFailed& failed) {
 
 void Connection::handle_accepted(const core::StartupAccepted& accepted) {
   if (const Result<void> r =
-          qp_->core().bind_stream(accepted.stream, stream_->emss(), owner_.now());
+          qp_->core().bind_stream(accepted.stream, emss_ = stream_->emss(), owner_.now());
       !r) {
     return fail(r.error().code, r.error().text);
   }

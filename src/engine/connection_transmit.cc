@@ -33,7 +33,7 @@ void Connection::transmit() {
     }
     if (batch_ != nullptr && !send_pending()) break;
     if (state_ != ConnectionState::Streaming || !core.wants_transmit()) break;
-    refresh_emss();
+    refresh_emss(is_short);
     batch_ = owner_.transmit_buffers().borrow();
     if (batch_ == nullptr) {
       end_error_ = ENOMEM;
@@ -68,10 +68,15 @@ void Connection::transmit() {
   owner_.handle_deadline(*this);
 }
 
-void Connection::refresh_emss() {
-  if (owner_.now() - emss_checked_ < kEmssRefresh) return;
-  emss_checked_ = owner_.now();
-  qp_->core().handle_emss(stream_->emss());
+void Connection::refresh_emss(bool is_short) {
+  if (owner_.now() - emss_checked_ >= kEmssRefresh) {
+    emss_checked_ = owner_.now();
+    emss_ = stream_->emss();
+  } else if (is_short == short_fpdus_) {
+    return;
+  }
+  short_fpdus_ = is_short;
+  qp_->core().handle_emss(is_short ? std::min(emss_, kOctetsPerShortTurn) : emss_);
 }
 
 /// Sends the rest of the batch. True: all of it went, and the buffer is returned.

@@ -183,6 +183,7 @@ class Rnic final : public device::Device,
   void mark_rung(QueuePair&);
   void serve_rung();
   void list_direct(Connection&, bool reads);
+  void swap_direct();
   void serve_shared();
   void serve(QueuePair&);
   void poll_directly();

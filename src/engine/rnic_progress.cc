@@ -166,6 +166,8 @@ void Rnic::note_arming() {
 void Rnic::poll_directly() {
   const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
   if (direct) {
+    // Who waits for small messages is not kept waiting by another one's turn.
+    if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
     // The clock is read when something arrives (Connection::receive_once): most polls find nothing.
     // By index: serving one may end it and change the list.
     for (std::size_t i = 0; i < streaming_.size(); ++i) streaming_[i]->handle_polled();
@@ -300,6 +302,12 @@ void Rnic::list_direct(Connection& c, bool reads) {
   streaming_[c.direct_slot]->direct_slot = c.direct_slot;
   streaming_.pop_back();
   c.direct_slot = Connection::kNotListed;
+}
+
+void Rnic::swap_direct() {
+  std::swap(streaming_[0], streaming_[1]);
+  streaming_[0]->direct_slot = 0;
+  streaming_[1]->direct_slot = 1;
 }
 
 void Rnic::unwatch(Connection& c) {

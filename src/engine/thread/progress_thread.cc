@@ -173,9 +173,13 @@ void ProgressThread::stand_back() {
   while (!stop_.load(std::memory_order_acquire)) {
     rnic_.nap().wait(pause_us);
     // One poll is enough to go on, even of a program that arms: one that had much to send or
-    // receive takes long.
+    // receive takes long. And who answers a hundred requests between two polls posts faster than
+    // one that waits at memory ever does.
     const bool slept = rnic_.nap().take_interruption();
-    if ((slept || rnic_.empty_polls() == polls_seen_) && !rnic_.place().wished()) return;
+    const auto busily = kLoopEntries * static_cast<std::uint32_t>(pause_us / kStandBackUsMin);
+    const bool comes =
+        rnic_.empty_polls() != polls_seen_ || rnic_.consumer_entries() - entries_seen_ >= busily;
+    if ((slept || !comes) && !rnic_.place().wished()) return;
     look();
     pause_us = std::min(pause_us * 2, rnic_.watched() ? kStandBackUsWatched : kStandBackUsMax);
   }

@@ -1,13 +1,18 @@
 // epoll, eventfd and timerfd.
 #include "engine/poller.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "transport/tcp/syscalls.h"
+
 namespace weft::engine {
+
+namespace raw = transport::raw;
 
 namespace {
 constexpr std::uint64_t kWakeKey = 0;
@@ -48,21 +53,35 @@ void Poller::remove(int fd) {
 }
 
 std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {
-  return keep(::epoll_wait(epoll_, out.data(), static_cast<int>(out.size()), timeout_ms), out);
+  return keep(raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()),
+                        timeout_ms, nullptr, 0),
+              out);
+}
+
+Result<std::span<const epoll_event>> Poller::sleep(int timeout_ms, std::span<epoll_event> out) {
+  // epoll_wait itself would also end when the process is stopped and continued. ppoll and not poll:
+  // a sockets preload replaces poll with a function that may come back here.
+  pollfd watched = {epoll_, POLLIN, 0};
+  const timespec bound = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
+  if (::ppoll(&watched, 1, timeout_ms < 0 ? nullptr : &bound, nullptr) < 0) {
+    return Error{errno, "the wait was interrupted"};
+  }
+  return wait(0, out);
 }
 
 std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<epoll_event> out) {
   const timespec time = {0, static_cast<long>(timeout.count())};
-  const int n = ::epoll_pwait2(epoll_, out.data(), static_cast<int>(out.size()), &time, nullptr);
-  return n < 0 && errno != EINTR ? wait(1, out) : keep(n, out);
+  const long n = raw::call(SYS_epoll_pwait2, epoll_, out.data(), static_cast<int>(out.size()),
+                           &time, nullptr, 0);
+  return n < 0 ? wait(1, out) : keep(n, out);
 }
 
-std::span<const epoll_event> Poller::keep(int n, std::span<epoll_event> out) {
+std::span<const epoll_event> Poller::keep(long n, std::span<epoll_event> out) {
   int kept = 0;
   for (int i = 0; i < n; ++i) {
     if (out[i].data.u64 == kWakeKey) {
       std::uint64_t count;
-      if (::read(wake_, &count, sizeof count) < 0) continue;
+      raw::read(wake_, &count, sizeof count);
       continue;
     }
     // Not read: it stays due until whoever serves it sets it anew, so that none is missed by a
@@ -76,7 +95,7 @@ std::span<const epoll_event> Poller::keep(int n, std::span<epoll_event> out) {
 void Poller::wake() {
   const std::uint64_t one = 1;
   // The counter cannot overflow in any time that matters, and EAGAIN would mean "already awake".
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
+  raw::write(wake_, &one, sizeof one);
 }
 
 Result<void> Poller::open_timer() {

@@ -95,7 +95,7 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   mark_rung(*qp);
   if (waits) {
     // Pairs with end_watch: one of the two sees what the other did.
-    if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) poller_.wake();
+    if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) wake_waiter();
     return;
   }
   Entry::try_enter(*this, [](Rnic& rnic) { rnic.note_consumer(); });
@@ -106,7 +106,9 @@ bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
   if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
     return false;
   }
-  if (!qp.gathering.may_wait(posted)) return false;
+  if (!qp.gathering.may_wait(posted, qp.send_cq().armings() + qp.receive_cq().armings())) {
+    return false;
+  }
   // Not a read-modify-write: nobody counts, it only has to change.
   gathered_.store(gathered_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
@@ -180,7 +182,7 @@ void Rnic::progress_events(std::span<const epoll_event> ready) {
 }
 
 int Rnic::timeout_ms() {
-  const std::int64_t deadline = deadline_ns_.load(std::memory_order_relaxed);
+  const std::int64_t deadline = deadline_ns_.load(std::memory_order_seq_cst);
   if (deadline == kNoDeadline) return -1;
   timespec ts;
   clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -300,7 +302,24 @@ void Rnic::handle_deadline(Connection& c) {
 void Rnic::wake_at(Instant deadline) {
   if (next_deadline_ && *next_deadline_ <= deadline) return;
   next_deadline_ = deadline;
-  poller_.wake();  // the thread's wait has to end earlier than it thought
+  deadline_moved_ = true;
+}
+
+/// Whoever waits has to end earlier than it thought.
+void Rnic::publish_deadline() {
+  const std::int64_t deadline = next_deadline_ ? next_deadline_->ns : kNoDeadline;
+  if (!std::exchange(deadline_moved_, false)) {
+    deadline_ns_.store(deadline, std::memory_order_relaxed);
+    return;
+  }
+  deadline_ns_.store(deadline, std::memory_order_seq_cst);
+  wake_waiter();
+}
+
+/// After a change that who takes the place sees: is somebody in it who did not?
+void Rnic::wake_waiter() {
+  if (settings_.engine == Placement::Inline) return poller_.wake();
+  if (place_.taken() && !sleeper_awake_.load(std::memory_order_relaxed)) poller_.wake();
 }
 
 /// Events that moderation has kept back for long enough.

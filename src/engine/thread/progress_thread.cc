@@ -89,6 +89,7 @@ ProgressThread::ProgressThread(Rnic& rnic) : rnic_(rnic) {
 
 ProgressThread::~ProgressThread() {
   stop_.store(true, std::memory_order_release);
+  rnic_.place().close();
   rnic_.poller().wake();
   thread_.join();
 }
@@ -107,13 +108,20 @@ void ProgressThread::run() {
   std::uint32_t seen = rnic_.empty_polls();
   std::uint32_t entries = rnic_.consumer_entries();
   while (!stop_.load(std::memory_order_acquire)) {
+    if (!rnic_.place().try_take()) {
+      // A program's thread sleeps in the poller. When it gets up it will often be back soon.
+      rnic_.place().await();
+      stand_back();
+      continue;
+    }
     const bool watched = rnic_.watched();
     const std::span<const epoll_event> ready =
         watched ? rnic_.poller().wait_briefly(kForgottenAfter, events)
                 : rnic_.poller().wait(rnic_.timeout_ms(), events);
+    const bool displaced = rnic_.place().leave();
     if (watched) look_after_posts();
     const std::uint32_t polls = rnic_.empty_polls();
-    if (polls - seen >= kLoopPolls) {
+    if (displaced || polls - seen >= kLoopPolls) {
       stand_back();
     } else if (only_room_to_send(ready) && rnic_.consumer_entries() != entries) {
       // A consumer that keeps the stream full comes back by itself, to post or to poll.
@@ -151,7 +159,7 @@ void ProgressThread::stand_back() {
     pause(pause_us);
     const std::uint32_t polls = rnic_.empty_polls();
     // One is enough to go on: a poll that had much to send or receive takes long.
-    if (polls == seen) return;
+    if (polls == seen && !rnic_.place().wished()) return;
     seen = polls;
     pause_us = std::min(pause_us * 2, rnic_.watched() ? kStandBackUsWatched : kStandBackUsMax);
   }

@@ -12,8 +12,8 @@ namespace weft::engine {
 class Rnic;
 
 /// Waits in the poller and serves what comes. While a consumer polls its CQ in a loop (and so does
-/// the work itself, without a thread switch) it keeps out of the way and only looks in now and
-/// then.
+/// the work itself, without a thread switch), or sleeps for an event and does the work whenever it
+/// wakes, it keeps out of the way and only looks in now and then.
 class ProgressThread {
  public:
   explicit ProgressThread(Rnic& rnic);

@@ -1,0 +1,80 @@
+"""docs/BEST-PRACTICE.md: the advice as the data has it, each sentence with its figure."""
+from claims import times
+from medium import title_of
+from sets import SETS
+
+TOPICS = (
+    ("Latency", ("rdma-1", "rdma-2", "rdma-3")),
+    ("Throughput", ("rdma-4", "rdma-5", "rdma-6", "rdma-7")),
+    ("CPU", ("rdma-8", "offload-1", "offload-2")),
+    ("iWARP in software beside TCP", ("iwarp-t1", "iwarp-t2", "iwarp-2", "iwarp-3", "iwarp-4")),
+)
+
+
+def lower_first(sentence):
+    """To go on after a colon; names such as RDMA stay as they are."""
+    return sentence if sentence[1:2].isupper() else sentence[0].lower() + sentence[1:]
+
+
+def make(result):
+    return "\n".join([*head(result), *topics(result)]) + "\n"
+
+
+def head(result):
+    info = result.head
+    yield "# Best practice"
+    yield ""
+    yield ("What to choose in an RDMA program on weft, as a run of `weft study` found it. Nothing "
+           "here is written by hand: each sentence is")
+    yield ("the verdict of a comparison, in the words that belong to what the data said, with its "
+           "figure and the set that has the plot. Do not take it")
+    yield "for your machine; make it there:"
+    yield ""
+    yield "```sh"
+    quick = "--quick " if info["kind"] == "quick" else ""
+    yield f"weft study {quick}--out DIR --guide docs/BEST-PRACTICE.md   # measures, and writes it"
+    yield "weft study --page --out DIR --guide docs/BEST-PRACTICE.md    # writes it from DIR alone"
+    yield "```"
+    yield ""
+    yield ("The figure in brackets is how many times better the advised choice is, the median over "
+           "rounds of the ratios within a round, averaged over the")
+    yield ("sizes named in [tools/study/sets.py](../tools/study/sets.py), with the lowest and "
+           "highest of them; below 5 % a difference counts as none. Measures are")
+    yield "defined in [PING-AND-BLAST.md](PING-AND-BLAST.md)."
+    yield ""
+    yield (f"Setup: {info['cpu']}, {info['cpus']} CPUs, {info['kernel']}, {info['weft']}; "
+           f"{info['kind']} study of {result.began[:10]}, {info['rounds']} rounds of "
+           f"{info['seconds']} s, both sides on this machine, congestion control "
+           f"{info['congestion']}; sentences are of the {title_of(result.mediums[0])}"
+           " where no other network is named." if result.mediums else "Nothing was measured.")
+
+
+def topics(result):
+    by_name = {one.name: one for one in SETS}
+    for title, names in TOPICS:
+        lines = [line for name in names for line in sentences(by_name[name], result)]
+        if lines:
+            yield from ("", f"## {title}", "", *lines)
+
+
+def sentences(one, result):
+    for _, verdicts in result.verdicts(one):
+        first = next(iter(verdicts))
+        yield f"- {verdicts[first].sentence} ({evidence(one, first, verdicts[first])})"
+        for name, verdict in verdicts.items():
+            if name == first:
+                continue
+            if verdict.verdict == verdicts[first].verdict:
+                continue
+            yield (f"  - Not so over {title_of(name)}: {lower_first(verdict.sentence)} "
+                   f"({evidence(one, name, verdict)})")
+        alike = [f"{title_of(name)} {times(verdict.gain)}" for name, verdict in verdicts.items()
+                 if name != first and verdict.verdict == verdicts[first].verdict]
+        if alike:
+            yield f"  - The same over {'; '.join(alike)}."
+
+
+def evidence(one, medium, verdict):
+    spread = "" if times(verdict.low) == times(verdict.high) else \
+        f", {times(verdict.low)} to {times(verdict.high)}"
+    return f"{one.name}, {title_of(medium)}: {times(verdict.gain)}{spread}"

@@ -21,6 +21,7 @@ STYLE = """
 --s3:#c69bff;--s4:#ff80b3;--base:#a9afb8;--good:#7fdcae;--good-bg:#173a2a;--bad:#ffab94;
 --bad-bg:#46211a;--even:#c3c8d0;--even-bg:#2d3238}}
 *{box-sizing:border-box}
+h1,h2,h3,p,li,dd,figcaption{overflow-wrap:break-word}
 body{margin:0;background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif}
 main{max-width:73rem;margin:0 auto;padding:1.5rem 1rem 4rem}
@@ -83,7 +84,9 @@ def log_ticks(low, high):
     """Decades around the values, with 2 and 5 where they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if last - first <= 2 else (1,)
-    ticks = [factor * 10.0 ** power for power in range(first, last + 1) for factor in factors]
+    step = 1 + (last - first) // 8
+    ticks = [factor * 10.0 ** power for power in range(first, last + step, step)
+             for factor in factors]
     below = max((tick for tick in ticks if tick <= low), default=ticks[0])
     above = min((tick for tick in ticks if tick >= high), default=ticks[-1])
     if above <= below:

@@ -6,7 +6,7 @@ measured). The sentence that is printed is the verdict's: none is written in adv
 """
 import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Callable
 
 from work import LESS_IS_BETTER, value_of
@@ -18,11 +18,11 @@ MARGIN = 0.05
 @dataclass
 class Verdict:
     verdict: str  # yes, no, same
-    gain: float   # how many times better the advised choice is; of a share: the share itself
+    gain: float   # how many times better the advised choice is; of a Judge: its own figure
     low: float
     high: float
     sentence: str
-    figures: dict = field(default_factory=dict)
+    brief: str    # the sentence's figure, for where the sentence is not said again
 
 
 class Data:
@@ -44,19 +44,33 @@ class Data:
         values = list(self.values(medium, work, metric).values())
         return (statistics.median(values), min(values), max(values)) if values else None
 
+    def ratios(self, medium, pairs, metric):
+        """For each round the ratio of one work to the other, averaged over the pairs: within a
+        round the machine's weather cancels."""
+        logarithms = {}
+        for one, other in pairs:
+            over, under = (self.values(medium, work, metric) for work in (one, other))
+            for number, value in over.items():
+                if value and under.get(number):
+                    logarithms.setdefault(number, []).append(math.log(value / under[number]))
+        return [math.exp(statistics.fmean(found)) for found in logarithms.values()]
+
     def ratio(self, medium, one, other, metric):
-        """The median of the ratios within a round: the rounds' weather cancels."""
-        over, under = (self.values(medium, work, metric) for work in (one, other))
-        ratios = [over[number] / under[number] for number in over
-                  if under.get(number) and over[number]]
+        ratios = self.ratios(medium, [(one, other)], metric)
         return statistics.median(ratios) if ratios else None
 
     def media(self):
         return {medium for medium, _ in self.rounds}
 
 
-def judge_gain(gain, margin=MARGIN):
-    return "yes" if gain > 1 + margin else "no" if gain < 1 - margin else "same"
+def judge_gains(gains, margin=MARGIN):
+    """Of the rounds' ratios. A difference counts if it is large enough and the rounds agree on it:
+    of four or more one may disagree, of fewer none."""
+    gain = statistics.median(gains)
+    against = sum((one > 1) != (gain > 1) for one in gains)
+    if against > len(gains) // 4 or 1 / (1 + margin) <= gain <= 1 + margin:
+        return "same"
+    return "yes" if gain > 1 else "no"
 
 
 def times(gain):
@@ -64,15 +78,17 @@ def times(gain):
     return f"{gain:.0f}" if gain >= 9.95 else f"{gain:.1f}" if gain >= 1.95 else f"{gain:.2f}"
 
 
-def spread(low, high):
-    return times(low) if times(low) == times(high) else f"{times(low)} to {times(high)}"
+def with_spread(middle, low, high):
+    """1.3 (1.1 to 1.4)"""
+    return middle if times(low) == times(high) else f"{middle}, {times(low)} to {times(high)}"
 
 
 @dataclass(frozen=True)
 class Compare:
-    """`better` should be better than `than` by `metric`, at these sizes (or other x) on average.
+    """`better` should be better than `than` by `metric`, on average of these sizes.
 
-    yes, same, no: sentences with {gain}, {loss} (its inverse), {range}, {better}, {than}, {at}.
+    yes, same, no: sentences with {gain}, {loss} (its inverse), and the medians at the first size,
+    {better} and {than}.
     """
     name: str
     advice: str
@@ -86,25 +102,29 @@ class Compare:
     margin: float = MARGIN
 
     def judge(self, data, medium):
-        gains, pairs = [], []
-        for size in self.sizes:
-            one, other = self.better.at(size=size), self.than.at(size=size)
-            ratio = data.ratio(medium, one, other, self.metric)
-            if not ratio:
-                continue
-            gains.append(1 / ratio if self.metric in LESS_IS_BETTER else ratio)
-            pairs.append((size, data.summary(medium, one, self.metric)[0],
-                          data.summary(medium, other, self.metric)[0]))
+        pairs = [(one, other) for size in self.sizes
+                 for one, other in [(self.better.at(size=size), self.than.at(size=size))]
+                 if data.ratio(medium, one, other, self.metric)]
+        gains = data.ratios(medium, pairs, self.metric)
         if not gains:
             return None
-        gain = math.exp(statistics.fmean(math.log(one) for one in gains))
-        verdict = judge_gain(gain, self.margin)
+        if self.metric in LESS_IS_BETTER:
+            gains = [1 / gain for gain in gains]
+        gain, verdict = statistics.median(gains), judge_gains(gains, self.margin)
+        sentence = getattr(self, verdict)
+        better, than = medians(data, medium, pairs[0], self.metric)
         words = {"gain": times(gain), "loss": times(1 / gain),
-                 "range": spread(min(gains), max(gains)),
-                 "better": figure(pairs[0][1]), "than": figure(pairs[0][2])}
-        return Verdict(verdict, gain, min(gains), max(gains),
-                       getattr(self, verdict).format(**words),
-                       {"pairs": pairs, "metric": self.metric})
+                 "better": figure(better), "than": figure(than)}
+        return Verdict(verdict, gain, min(gains), max(gains), sentence.format(**words),
+                       self.brief(sentence, words, gains))
+
+    @staticmethod
+    def brief(sentence, words, gains):
+        if "{better}" in sentence:
+            return f"{words['better']}, not {words['than']}"
+        if "{loss}" in sentence:
+            return with_spread(words["loss"], 1 / max(gains), 1 / min(gains))
+        return with_spread(words["gain"], min(gains), max(gains))
 
     def works(self):
         return [work.at(size=size) for size in self.sizes for work in (self.better, self.than)]
@@ -120,8 +140,8 @@ def figure(value):
 
 @dataclass(frozen=True)
 class Judge:
-    """What is no comparison of two works. found(data, medium) -> (verdict, share, words) or
-    None; the words fill the sentence."""
+    """What is no comparison of two works. found(data, medium) -> (verdict, figure, words) or
+    None; the words fill the sentence, and `brief` among them is its figure."""
     name: str
     advice: str
     found: Callable
@@ -134,8 +154,9 @@ class Judge:
         made = self.found(data, medium)
         if made is None:
             return None
-        verdict, share, words = made
-        return Verdict(verdict, share, share, share, getattr(self, verdict).format(**words), {})
+        verdict, value, words = made
+        return Verdict(verdict, value, value, value, getattr(self, verdict).format(**words),
+                       words["brief"])
 
     def works(self):
         return list(self.needs)
@@ -156,7 +177,7 @@ def closeness(labelled, metric, factor):
         best, worst = max(values, key=values.get), min(values, key=values.get)
         apart = values[best] / values[worst]
         return ("yes" if apart <= factor else "no", apart,
-                {"apart": times(apart), "best": best, "worst": worst,
+                {"apart": times(apart), "brief": times(apart), "best": best, "worst": worst,
                  "most": figure(values[best]), "least": figure(values[worst])})
     return found
 
@@ -167,7 +188,8 @@ def below(work, metric, limit):
         value, = medians(data, medium, [work], metric)
         if value is None:
             return None
-        return "yes" if value <= limit else "no", value, {"value": figure(value)}
+        words = figure(value)
+        return "yes" if value <= limit else "no", value, {"value": words, "brief": words}
     return found
 
 
@@ -177,12 +199,13 @@ def at_most(one, other, metric, limit):
         ratio = data.ratio(medium, one, other, metric)
         if not ratio:
             return None
-        return "yes" if ratio <= limit else "no", ratio, {"ratio": times(ratio)}
+        words = times(ratio)
+        return "yes" if ratio <= limit else "no", ratio, {"ratio": words, "brief": words}
     return found
 
 
-def saturation(works, metric, share=0.9, margin=MARGIN):
-    """How many (the key) are needed for `share` of the best, and what the best is to one."""
+def saturation(works, metric, share=0.9):
+    """How many (the key) are needed for `share` of the best: more than one?"""
     def found(data, medium):
         values = {count: data.summary(medium, work, metric) for count, work in works.items()}
         values = {count: value[0] for count, value in values.items() if value and value[0]}
@@ -191,10 +214,8 @@ def saturation(works, metric, share=0.9, margin=MARGIN):
         one, best = values[min(works)], max(values.values())
         enough = min(count for count, value in values.items() if value >= share * best)
         gain = best / one
-        return (judge_gain(gain, margin), gain,
-                {"gain": times(gain), "enough": enough, "best": figure(best),
-                 "one": figure(one), "share": f"{share * 100:.0f}"})
+        tried = ", ".join(str(count) for count in sorted(values))
+        return ("yes" if enough > min(works) else "no", gain,
+                {"gain": times(gain), "enough": enough, "tried": tried,
+                 "share": f"{share * 100:.0f}", "brief": f"{enough} outstanding"})
     return found
-
-
-ORDER = {"yes": "holds here", "no": "does not hold here", "same": "makes no difference here"}

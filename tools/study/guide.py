@@ -1,5 +1,4 @@
 """docs/BEST-PRACTICE.md: the advice as the data has it, each sentence with its figure."""
-from claims import times
 from medium import title_of
 from sets import SETS
 
@@ -36,11 +35,12 @@ def head(result):
     yield "weft study --page --out DIR --guide docs/BEST-PRACTICE.md    # writes it from DIR alone"
     yield "```"
     yield ""
-    yield ("The figure in brackets is how many times better the advised choice is, the median over "
-           "rounds of the ratios within a round, averaged over the")
-    yield ("sizes named in [tools/study/sets.py](../tools/study/sets.py), with the lowest and "
-           "highest of them; below 5 % a difference counts as none. Measures are")
-    yield "defined in [PING-AND-BLAST.md](PING-AND-BLAST.md)."
+    yield ("In brackets: the set, the network, and the figure on which the sentence rests. A ratio "
+           "is taken within a round and averaged over the sizes that")
+    yield ("[tools/study/sets.py](../tools/study/sets.py) names; then come its median and its "
+           "lowest to highest round. A difference below 5 %, or one on which the")
+    yield ("rounds do not agree, counts as none. Measures are defined in "
+           "[PING-AND-BLAST.md](PING-AND-BLAST.md).")
     yield ""
     yield (f"Setup: {info['cpu']}, {info['cpus']} CPUs, {info['kernel']}, {info['weft']}; "
            f"{info['kind']} study of {result.began[:10]}, {info['rounds']} rounds of "
@@ -60,21 +60,19 @@ def topics(result):
 def sentences(one, result):
     for _, verdicts in result.verdicts(one):
         first = next(iter(verdicts))
-        yield f"- {verdicts[first].sentence} ({evidence(one, first, verdicts[first])})"
-        for name, verdict in verdicts.items():
-            if name == first:
-                continue
-            if verdict.verdict == verdicts[first].verdict:
-                continue
-            yield (f"  - Not so over {title_of(name)}: {lower_first(verdict.sentence)} "
-                   f"({evidence(one, name, verdict)})")
-        alike = [f"{title_of(name)} {times(verdict.gain)}" for name, verdict in verdicts.items()
-                 if name != first and verdict.verdict == verdicts[first].verdict]
-        if alike:
-            yield f"  - The same over {'; '.join(alike)}."
+        verdict = verdicts[first]
+        yield f"- {verdict.sentence} ({one.name}, {title_of(first)}: {verdict.brief})"
+        yield from (f"  - {line}" for line in elsewhere(verdicts))
 
 
-def evidence(one, medium, verdict):
-    spread = "" if times(verdict.low) == times(verdict.high) else \
-        f", {times(verdict.low)} to {times(verdict.high)}"
-    return f"{one.name}, {title_of(medium)}: {times(verdict.gain)}{spread}"
+def elsewhere(verdicts):
+    """What the other networks say to it: the same, with their figures, or another sentence."""
+    first = next(iter(verdicts))
+    alike = [f"{title_of(name)} ({verdict.brief})" for name, verdict in verdicts.items()
+             if name != first and verdict.verdict == verdicts[first].verdict]
+    if alike:
+        yield f"The same over {' and over '.join(alike)}."
+    for name, verdict in verdicts.items():
+        if verdict.verdict != verdicts[first].verdict:
+            yield (f"But over {title_of(name)}: {lower_first(verdict.sentence)} "
+                   f"({verdict.brief})")

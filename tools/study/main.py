@@ -256,7 +256,8 @@ def measure(chosen, out):
     path = out / JOURNAL
     try:
         kind = plan.KINDS[kind_of(chosen, path)]
-        out.mkdir(parents=True, exist_ok=True)
+        if not chosen.resume:
+            out.mkdir(parents=True, exist_ok=True)
         head = head_of(chosen, kind)
         book = journal.Journal.resume(path, head) if chosen.resume else journal.Journal(path, head)
     except OSError as error:

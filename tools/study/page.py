@@ -28,6 +28,7 @@ list-style:none}.legend li{display:flex;align-items:center;gap:.4rem}
 .swatch{width:28px;height:12px;flex:none}
 .words{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(18rem,100%),1fr));
 gap:.75rem 2rem;margin-top:.75rem}.words p{margin:0}
+@media (min-width:60rem){.words{grid-template-columns:1fr 2fr}}
 .claims{list-style:none;margin:0;padding:0}.claims li{margin:0 0 .6rem}
 .badge{display:inline-block;font-size:.78rem;font-weight:600;border-radius:999px;
 padding:.05rem .6rem;white-space:nowrap}
@@ -72,7 +73,9 @@ def head(result):
             "<p class=\"soft\">A point is the median over the rounds, its thin line the lowest to "
             "the highest round; works that are compared were measured in turn, and are compared "
             "within each round. Each measure is defined in "
-            f"<code>docs/{DOCUMENT}</code>. A difference below 5 % counts as none.</p>")
+            f"<code>docs/{DOCUMENT}</code>. A difference below 5 %, or one on which the "
+            "rounds do not agree, counts as none. "
+            "The numbers of figures and tables name what a paper asked there.</p>")
 
 
 def answers(result):
@@ -177,9 +180,8 @@ def verdicts_of(one, result):
     for claim, verdicts in result.verdicts(one):
         first = next(iter(verdicts))
         css, word = BADGES[verdicts[first].verdict]
-        others = "".join(f'<span class="else">{escape(title_of(name))}: '
-                         f"{escape(guide.lower_first(verdict.sentence))}</span>"
-                         for name, verdict in verdicts.items() if name != first)
+        others = "".join(f'<span class="else">{escape(line)}</span>'
+                         for line in guide.elsewhere(verdicts))
         items.append(f'<li><span class="advice">{escape(claim.advice[0].upper())}'
                      f'{escape(claim.advice[1:])}</span> <span class="badge {css}">{word}</span>'
                      f"<br>{escape(verdicts[first].sentence)}{others}</li>")

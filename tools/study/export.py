@@ -51,6 +51,11 @@ class Result:
                 lines.append((series, line))
             yield metric, lines
 
+    def has_subject(self, one):
+        """Whether it was measured itself, and not its baseline alone, which others have too."""
+        return any(self.data.values(medium, one.series[0].work.at(**{one.x: x}), one.metric)
+                   for medium in self.mediums for x in one.xs(medium, self.kind.quick))
+
     def verdicts(self, one):
         """[(claim, {medium: verdict})] of those that were measured."""
         found = [(claim, {medium: verdict for medium in self.mediums
@@ -66,6 +71,8 @@ def as_json(result):
         measured.append({"medium": medium, "work": work, "round": number, "row": row})
     sets = []
     for one in SETS:
+        if one.needs and not result.has_subject(one):
+            continue
         lines = [{"medium": medium, "metric": metric, "series": series.label,
                   "points": [{one.x: x, "median": middle, "lowest": low, "highest": high}
                              for x, middle, low, high in line]}

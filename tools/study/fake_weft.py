@@ -2,7 +2,7 @@
 """Stands in for weft in the study's tests: answers at once, with figures made from its words.
 
 FAKE_LOG: a file that gets a line for each measurement. FAKE_FAIL: an expression; what it matches
-fails. FAKE_SLOW: seconds that each measurement takes.
+fails. FAKE_HANG: the measurement of this number, and those after it, never end.
 """
 import json
 import os
@@ -44,7 +44,10 @@ def main():
     shown = [word for i, word in enumerate(words) if words[i - 1] != "--port"]
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
         log.write(" ".join([tool, *shown]) + "\n")
-    time.sleep(float(os.environ.get("FAKE_SLOW", "0")))
+    with open(os.environ["FAKE_LOG"], encoding="utf-8") as log:
+        number = len(log.readlines())
+    if number >= int(os.environ.get("FAKE_HANG", "1000000")):
+        time.sleep(600)
     fail = os.environ.get("FAKE_FAIL")
     if fail and re.search(fail, " ".join([tool, *words])):
         print("weft: it cannot be", file=sys.stderr)

@@ -7,6 +7,7 @@ TOPICS = (
     ("Throughput", ("rdma-4", "rdma-5", "rdma-6", "rdma-7")),
     ("CPU", ("rdma-8", "offload-1", "offload-2")),
     ("iWARP in software beside TCP", ("iwarp-t1", "iwarp-t2", "iwarp-2", "iwarp-3", "iwarp-4")),
+    ("Sockets over iWARP", ("sockets-5", "sockets-6")),
 )
 
 

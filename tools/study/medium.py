@@ -70,12 +70,13 @@ class Medium:
 
     def server(self, weft, work, cpu):
         """The port of a server for such work."""
-        settings = tuple(self.settings(work))
-        if settings in self.servers and self.servers[settings][0].poll() is None:
-            return self.servers[settings][1]
+        settings = self.settings(work)
+        kind = (*settings, work.through)
+        if kind in self.servers and self.servers[kind][0].poll() is None:
+            return self.servers[kind][1]
         port = self.port_of(len(self.servers))
-        words = [*self.prefixes["server"], weft, "blast", "--persistent", "--port", str(port),
-                 *pinned(cpu), *settings]
+        words = [*self.prefixes["server"], *program(weft, work), "blast", "--persistent",
+                 "--port", str(port), *pinned(cpu), *settings]
         server = start(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         first = server.stdout.readline()
         if "waiting" not in first:
@@ -83,15 +84,15 @@ class Medium:
             raise Failed(f"the server did not start: {first.strip()}")
         # It says a line for each client; unread, they would stop it some day.
         threading.Thread(target=server.stdout.read, daemon=True).start()
-        self.servers[settings] = server, port
+        self.servers[kind] = server, port
         return port
 
     def measure(self, weft, work, seconds, cpus):
         """The report's row and its two sides. Failed if there is none."""
         port = self.server(weft, work, cpus[1])
-        words = [*self.prefixes["client"], weft, work.tool, self.host, "--port", str(port),
-                 *work.words(), "--time", str(seconds), *pinned(cpus[0]), *self.settings(work),
-                 "--json", "-"]
+        words = [*self.prefixes["client"], *program(weft, work), work.tool, self.host,
+                 "--port", str(port), *work.words(), "--time", str(seconds), *pinned(cpus[0]),
+                 *self.settings(work), "--json", "-"]
         client = start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             output, errors = client.communicate(timeout=seconds * 10 + PATIENCE)
@@ -111,6 +112,13 @@ class Medium:
         for server, _ in self.servers.values():
             end(server)
         self.servers.clear()
+
+
+def program(weft, work):
+    """The same program, by itself or with iWARP beneath its sockets."""
+    if not work.through:
+        return [weft]
+    return [weft, "run", "--sockets", "--iwarp-port", "1-65535", "--", weft]
 
 
 def report_row(output):

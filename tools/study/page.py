@@ -119,12 +119,10 @@ def papers(result, have):
 def article(one, result, have):
     top = (f'<article class="set" id="{one.name}"><header><h3>{escape(one.title)}</h3>'
            f'<a href="#{one.name}">{one.name} · {escape(one.figure)}</a></header>')
-    if one.needs and one.needs not in have:
-        return (f"{top}<p class=\"soft\">This set appears with weft's {one.needs} library, which "
-                "this build does not have.</p></article>")
-    if one.needs:
-        return (f"{top}<p class=\"soft\">weft's {one.needs} library is there, and weft ping has "
-                "no way yet to measure through it.</p></article>")
+    if one.needs and not result.has_subject(one):
+        return "" if one.needs in have else (
+            f"{top}<p class=\"soft\">This set appears with weft's {one.needs} library, which this "
+            "build does not have.</p></article>")
     plots = list(figures(one, result))
     if not plots:
         return ""

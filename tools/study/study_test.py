@@ -138,6 +138,16 @@ class Order(unittest.TestCase):
     def test_sets_of_parts_that_are_not_built_are_left_out(self):
         self.assertNotIn("sockets-5", [one.name for one in plan.chosen((), ())])
         self.assertEqual([one.name for one in plan.chosen(["rdma-3"], ())], ["rdma-3"])
+        self.assertEqual([one.name for one in plan.chosen(["sockets-6"], {"sockets"})],
+                         ["sockets-6"])
+
+    def test_a_library_beneath_the_sockets_is_beneath_those_of_that_work_alone(self):
+        plain, = BY_NAME["sockets-5"].series[1:]
+        under = BY_NAME["sockets-5"].series[0]
+        self.assertEqual(media.program("weft", plain.work), ["weft"])
+        self.assertEqual(media.program("weft", under.work),
+                         ["weft", "run", "--sockets", "--iwarp-port", "1-65535", "--", "weft"])
+        self.assertNotEqual(plain.work.name(), under.work.name())
 
     def test_no_two_works_have_one_name(self):
         works = {work for one in SETS for kind in (True, False)
@@ -258,7 +268,7 @@ class Verdicts(unittest.TestCase):
     def test_every_claim_rests_on_points_that_are_measured(self):
         for kind in (plan.KINDS["quick"], plan.KINDS["thorough"]):
             measured = {step.work.name() for step in
-                        plan.steps(plan.chosen((), ()), ["loopback"], kind)}
+                        plan.steps(plan.chosen((), {"sockets"}), ["loopback"], kind)}
             for _, claim in ALL_CLAIMS:
                 missing = [work.name() for work in claim.works() if work.name() not in measured]
                 # Of a list of counts some are enough.
@@ -367,7 +377,7 @@ class Tables(unittest.TestCase):
 class Texts(unittest.TestCase):
     def test_the_guide_has_a_sentence_for_each_claim_with_its_set_and_no_hole(self):
         for seed in range(5):
-            result = random_result(seed)
+            result = random_result(seed, have={"sockets"})
             text = guide.make(result)
             self.assertNotIn("{", text)
             for one, claim in ALL_CLAIMS:
@@ -398,7 +408,9 @@ class Texts(unittest.TestCase):
 
     def test_the_sets_of_the_sockets_library_say_that_they_appear_with_it(self):
         text = page.make(random_result(4))
-        self.assertIn("appears with weft's sockets library", text)
+        self.assertEqual(text.count("appears with weft's sockets library"), 2)
+        text = page.make(random_result(4, have={"sockets"}))
+        self.assertNotIn("appears with", text)
 
     def test_what_a_report_says_is_text_on_the_page(self):
         result = made_up.result(lambda step: 1)

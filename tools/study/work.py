@@ -34,6 +34,7 @@ class Work:
     inline: bool = False
     passive: str = "sleep"
     crc: str = "on"
+    through: str = ""  # "sockets": weft's sockets library beneath both programs
 
     def at(self, **changes):
         return replace(self, **changes)
@@ -57,7 +58,8 @@ class Work:
     def name(self):
         """The same work has the same name in every set that shows it, so it is measured once."""
         crc = [] if self.over == "tcp" else ["--crc", self.crc]
-        return " ".join([self.tool, *self.words(), *crc])
+        through = ["through", self.through] if self.through else []
+        return " ".join([self.tool, *self.words(), *crc, *through])
 
 
 def ping(op="send", **more):

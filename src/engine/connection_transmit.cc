@@ -13,6 +13,8 @@ using transport::IOResult;
 namespace {
 /// Batches per turn before other connections get theirs.
 constexpr int kBatchesPerTurn = 8;
+/// The octets of the one batch that there is where another connection waits for small messages.
+constexpr std::size_t kOctetsPerShortTurn = 64 * 1024;
 /// While more batches than this wait for their peers to read, new ones are small: a thousand peers
 /// that never read hold 70 MB of staging, and no more than one longest FPDU each.
 constexpr std::size_t kBatchesLentFreely = 16;
@@ -24,9 +26,10 @@ constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
 /// acts on what the core asks of the stream and tells.
 void Connection::transmit() {
   core::QP& core = qp_->core();
+  const bool is_short = owner_.turn_is_short(*this);
   for (int i = 0; !blocked_ && !send_lost_; ++i) {
     if (!send_control()) break;
-    if (i == kBatchesPerTurn) {
+    if (i == (is_short ? 1 : kBatchesPerTurn)) {
       blocked_ = true;  // the turn is over; the poller finds the stream writable and gives the next
       break;
     }
@@ -43,7 +46,7 @@ void Connection::transmit() {
     const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
     const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
     core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
-                              kTransmitOctetsMax);
+                              is_short ? kOctetsPerShortTurn : kTransmitOctetsMax);
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();

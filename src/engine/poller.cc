@@ -6,6 +6,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "transport/tcp/syscalls.h"
@@ -53,9 +54,9 @@ void Poller::remove(int fd) {
 }
 
 std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {
-  return keep(raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()),
-                        timeout_ms, nullptr, 0),
-              out);
+  return take_and_keep(raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()),
+                                 timeout_ms, nullptr, 0),
+                       out);
 }
 
 Result<std::span<const epoll_event>> Poller::sleep(int timeout_ms, std::span<epoll_event> out) {
@@ -73,23 +74,37 @@ std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<ep
   const timespec time = {0, static_cast<long>(timeout.count())};
   const long n = raw::call(SYS_epoll_pwait2, epoll_, out.data(), static_cast<int>(out.size()),
                            &time, nullptr, 0);
-  return n < 0 ? wait(1, out) : keep(n, out);
+  return n < 0 ? wait(1, out) : take_and_keep(n, out);
+}
+
+std::span<const epoll_event> Poller::look(std::span<epoll_event> out) {
+  return keep(
+      raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()), 0, nullptr, 0),
+      out);
+}
+
+void Poller::take_wakeup(std::span<const epoll_event> events) {
+  for (const epoll_event& event : events) {
+    if (event.data.u64 != kWakeKey) continue;
+    std::uint64_t count;
+    raw::read(wake_, &count, sizeof count);
+  }
+}
+
+std::span<const epoll_event> Poller::take_and_keep(long n, std::span<epoll_event> out) {
+  take_wakeup(out.first(static_cast<std::size_t>(std::max(n, 0L))));
+  return keep(n, out);
 }
 
 std::span<const epoll_event> Poller::keep(long n, std::span<epoll_event> out) {
-  int kept = 0;
-  for (int i = 0; i < n; ++i) {
-    if (out[i].data.u64 == kWakeKey) {
-      std::uint64_t count;
-      raw::read(wake_, &count, sizeof count);
-      continue;
-    }
-    // Not read: it stays due until whoever serves it sets it anew, so that none is missed by a
-    // thread whose clock was read a moment too early.
-    if (out[i].data.u64 == kTimerKey) continue;
-    out[kept++] = out[i];
+  std::size_t kept = 0;
+  for (long i = 0; i < n; ++i) {
+    const epoll_event& event = out[static_cast<std::size_t>(i)];
+    // The timer is not read: it stays due until whoever serves it sets it anew, so that none is
+    // missed by a thread whose clock was read a moment too early.
+    if (event.data.u64 != kWakeKey && event.data.u64 != kTimerKey) out[kept++] = event;
   }
-  return out.first(static_cast<std::size_t>(kept));
+  return out.first(kept);
 }
 
 void Poller::wake() {

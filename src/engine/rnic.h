@@ -11,6 +11,7 @@
 
 #include "core/memory/memory_table.h"
 #include "device/device.h"
+#include "engine/brisk.h"
 #include "engine/connection.h"
 #include "engine/guarded_mover.h"
 #include "engine/poller.h"
@@ -19,6 +20,7 @@
 #include "engine/queue_pair.h"
 #include "engine/rendezvous.h"
 #include "engine/settings.h"
+#include "engine/thread/nap.h"
 #include "transport/transport.h"
 
 namespace weft::engine {
@@ -104,6 +106,11 @@ class Rnic final : public device::Device,
   /// How often consumers had nothing to do and ran the protocol themselves: found their CQ empty,
   /// or slept.
   std::uint32_t empty_polls() const { return empty_polls_.load(std::memory_order_relaxed); }
+  /// How often consumers armed a CQ, and empty_polls() when they did so last.
+  std::uint32_t armings() const { return armings_.load(std::memory_order_relaxed); }
+  std::uint32_t polls_at_arming() const { return polls_at_arming_.load(std::memory_order_relaxed); }
+  /// In which the progress thread stands back.
+  Nap& nap() { return nap_; }
   /// How often consumers were in here at all, posting or polling.
   std::uint32_t consumer_entries() const {
     return consumer_entries_.load(std::memory_order_relaxed);
@@ -139,6 +146,8 @@ class Rnic final : public device::Device,
   void refresh_now() override { tick(); }
   void handle_interest(Connection&) override;
   void handle_deadline(Connection&) override;
+  void handle_brisk(const Connection&) override;
+  bool turn_is_short(const Connection&) const override;
   void unwatch(Connection&) override;
   Duration close_timeout() const override { return settings_.close_timeout; }
   void report(const device::ConnectionEvent&) override;
@@ -176,6 +185,7 @@ class Rnic final : public device::Device,
   void serve(QueuePair&);
   void poll_directly();
   void note_consumer();
+  void note_arming();
   bool gather(QueuePair&, const device::Posted&);
   void publish_deadline();
   void wake_waiter();
@@ -219,6 +229,7 @@ class Rnic final : public device::Device,
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
   Rendezvous rendezvous_{*this};
+  Brisk brisk_;
   bool has_dead_ = false;
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;
@@ -237,6 +248,10 @@ class Rnic final : public device::Device,
   bool forgotten_ = false;  ///< what is being served waited in vain
   std::atomic<std::uint32_t> empty_polls_{0};
   std::atomic<std::uint32_t> consumer_entries_{0};
+  std::atomic<std::uint32_t> armings_{0};
+  std::atomic<std::uint32_t> polls_at_arming_{0};
+  std::atomic<std::uint32_t> slept_at_arming_{0};  ///< of armings_, at the last sleep()
+  Nap nap_;
   /// For what the thread in place_ sleeps, unless it is the progress thread.
   std::atomic<const std::atomic<std::uint32_t>*> sleeper_{nullptr};
   std::atomic<bool> sleeper_awake_{false};

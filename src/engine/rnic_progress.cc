@@ -98,7 +98,8 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
     if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) wake_waiter();
     return;
   }
-  Entry::try_enter(*this, [](Rnic& rnic) { rnic.note_consumer(); });
+  note_consumer();
+  Entry::try_enter(*this, [](Rnic&) {});
 }
 
 /// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep.
@@ -148,7 +149,19 @@ void Rnic::poll() {
   if (!entered) ::sched_yield();
 }
 
-void Rnic::note_consumer() { consumer_entries_.fetch_add(1, std::memory_order_relaxed); }
+/// Not a read-modify-write: a few that get lost among many threads do not matter.
+void Rnic::note_consumer() {
+  consumer_entries_.store(consumer_entries() + 1, std::memory_order_relaxed);
+}
+
+/// The program is about to sleep. If not in here, as it did after the last time, then outside, and
+/// the progress thread has to be awake.
+void Rnic::note_arming() {
+  const std::uint32_t before = armings();
+  polls_at_arming_.store(empty_polls(), std::memory_order_relaxed);
+  armings_.store(before + 1, std::memory_order_relaxed);
+  if (slept_at_arming_.load(std::memory_order_relaxed) != before) nap_.interrupt();
+}
 
 void Rnic::poll_directly() {
   const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
@@ -160,7 +173,8 @@ void Rnic::poll_directly() {
   }
   tick();
   std::array<epoll_event, 64> events;
-  serve_ready(poller_.wait(0, events));
+  const bool alone = settings_.engine == Placement::Inline;
+  serve_ready(alone ? poller_.wait(0, events) : poller_.look(events));
   serve_timers();
 }
 
@@ -297,6 +311,14 @@ void Rnic::unwatch(Connection& c) {
 void Rnic::handle_deadline(Connection& c) {
   const std::optional<Instant> deadline = c.deadline();
   if (deadline) wake_at(*deadline);
+}
+
+void Rnic::handle_brisk(const Connection& c) {
+  if (streaming_.size() > 1) brisk_.note(&c, now_);
+}
+
+bool Rnic::turn_is_short(const Connection& c) const {
+  return streaming_.size() > 1 && brisk_.other_than(&c, now_);
 }
 
 void Rnic::wake_at(Instant deadline) {

@@ -49,6 +49,7 @@ device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events) {
     if (watched()) return Slept::NotHere;
   }
   if (!take_place()) return Slept::NotHere;
+  slept_at_arming_.store(armings(), std::memory_order_relaxed);
   Sleeper sleeper(*this, events);
   // As a poll that found nothing: the progress thread stands back from a program that comes often.
   empty_polls_.fetch_add(1, std::memory_order_relaxed);

@@ -150,6 +150,23 @@ TEST_F(SleepTest, WhoComesLaterTakesThePlace) {
   later.join();
 }
 
+/// Another thread's polls look into the poller, too, and must not take the sleeper's wake-up.
+TEST_F(SleepTest, WhoPollsBesideASleeperLeavesItItsWakeUp) {
+  std::atomic<bool> over{false};
+  std::thread poller([&] {
+    while (!over) rnic().poll();
+  });
+  for (int round = 0; round < 200; ++round) {
+    Queue queue;
+    std::thread sleeper([&] { EXPECT_EQ(sleep_for(queue), Slept::Look); });
+    wait_for_sleeper(queue);
+    queue.add(rnic());
+    sleeper.join();
+  }
+  over = true;
+  poller.join();
+}
+
 TEST_F(SleepTest, ASignalEndsIt) {
   struct sigaction action = {};
   action.sa_handler = [](int) {};  // without SA_RESTART

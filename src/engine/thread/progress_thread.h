@@ -23,12 +23,17 @@ class ProgressThread {
 
  private:
   void run();
+  /// Remembers what consumers did so far.
+  void look();
+  /// Have they polled in a loop since the last look?
+  bool consumers_poll() const;
   /// Returns once consumers have stopped polling in a loop.
   void stand_back();
   /// Are there posts that wait for their program's next call, and does it not come?
   void look_after_posts();
 
   Rnic& rnic_;
+  std::uint32_t polls_seen_ = 0, armings_seen_ = 0, entries_seen_ = 0;
   std::uint32_t gathered_seen_ = 0;
   Instant looked_;
   std::atomic<bool> stop_{false};

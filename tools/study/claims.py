@@ -1,7 +1,7 @@
 """What a set says about a choice: a comparison of two works, judged from what was measured.
 
 A claim is the paper's advice. Its verdict on a medium is "yes" (it holds here), "no" (the contrary
-holds), "same" (the choice makes no difference that could be told from noise), or None (not
+holds), "same" (the choice makes no difference), "open" (the rounds do not agree), or None (not
 measured). The sentence that is printed is the verdict's: none is written in advance of the data.
 """
 import math
@@ -13,11 +13,13 @@ from work import LESS_IS_BETTER, value_of
 
 # Below this a difference of medians is taken for none.
 MARGIN = 0.05
+# What makes no difference makes none in any round, by more than this.
+ALIKE = 0.25
 
 
 @dataclass
 class Verdict:
-    verdict: str  # yes, no, same
+    verdict: str  # yes, no, same, open
     gain: float   # how many times better the advised choice is; of a Judge: its own figure
     low: float
     high: float
@@ -64,13 +66,19 @@ class Data:
 
 
 def judge_gains(gains, margin=MARGIN):
-    """Of the rounds' ratios. A difference counts if it is large enough and the rounds agree on it:
-    of four or more one may disagree, of fewer none."""
-    gain = statistics.median(gains)
+    """Of the rounds' ratios. A difference counts if it is large enough and the rounds agree on it,
+    and so does that there is none; of four or more rounds one may disagree, of fewer none."""
+    gain, may = statistics.median(gains), len(gains) // 4
+    if 1 / (1 + margin) <= gain <= 1 + margin:
+        far = 1 + max(margin, ALIKE)
+        return "same" if sum(not 1 / far <= one <= far for one in gains) <= may else "open"
     against = sum((one > 1) != (gain > 1) for one in gains)
-    if against > len(gains) // 4 or 1 / (1 + margin) <= gain <= 1 + margin:
-        return "same"
-    return "yes" if gain > 1 else "no"
+    return "open" if against > may else "yes" if gain > 1 else "no"
+
+
+def unsure(advice):
+    """The sentence of rounds that do not agree."""
+    return f"The rounds do not agree on whether {advice}: {{gain}}."
 
 
 def times(gain):
@@ -111,7 +119,7 @@ class Compare:
         if self.metric in LESS_IS_BETTER:
             gains = [1 / gain for gain in gains]
         gain, verdict = statistics.median(gains), judge_gains(gains, self.margin)
-        sentence = getattr(self, verdict)
+        sentence = unsure(self.advice) if verdict == "open" else getattr(self, verdict)
         better, than = medians(data, medium, pairs[0], self.metric)
         words = {"gain": times(gain), "loss": times(1 / gain),
                  "better": figure(better), "than": figure(than)}
@@ -155,8 +163,8 @@ class Judge:
         if made is None:
             return None
         verdict, value, words = made
-        return Verdict(verdict, value, value, value, getattr(self, verdict).format(**words),
-                       words["brief"])
+        sentence = unsure(self.advice) if verdict == "open" else getattr(self, verdict)
+        return Verdict(verdict, value, value, value, sentence.format(**words), words["brief"])
 
     def works(self):
         return list(self.needs)

@@ -51,6 +51,20 @@ class Result:
                 lines.append((series, line))
             yield metric, lines
 
+    def others_share(self):
+        """Of the machine's CPU time while something was measured, what was not of the two sides."""
+        others = all_of_it = 0.0
+        for row in self.rows.values():
+            counted = [row.get(side, {}).get("counted", {}) for side in ("client", "server")]
+            machine = counted[0].get("machine")
+            if not machine:
+                continue
+            ours = sum(side.get(name, 0) for side in counted for name in ("user_s", "system_s"))
+            # Interrupts belong to nobody: most of them are the network's, which is ours.
+            others += sum(machine.get(name, 0) for name in ("user_s", "system_s", "steal_s")) - ours
+            all_of_it += sum(machine.values())
+        return max(0.0, others / all_of_it) if all_of_it else None
+
     def has_subject(self, one):
         """Whether it was measured itself, and not its baseline alone, which others have too."""
         return any(self.data.values(medium, one.series[0].work.at(**{one.x: x}), one.metric)
@@ -87,8 +101,9 @@ def as_json(result):
         if lines:
             sets.append({"set": one.name, "paper": one.paper, "figure": one.figure,
                          "title": one.title, "lines": lines, "claims": claims})
-    return {"schema": SCHEMA, "setup": {key: value for key, value in result.head.items()
-                                        if key != "schema"},
+    return {"schema": SCHEMA,
+            "setup": {key: value for key, value in result.head.items() if key != "schema"},
+            "others_share_of_cpu": result.others_share(),
             "began": result.began, "ended": result.ended,
             "networks": list(result.networks.values()),
             "metrics": {name: {"title": title, "unit": unit}

@@ -39,15 +39,30 @@ def head(result):
     yield ("In brackets: the set, the network, and the figure on which the sentence rests. A ratio "
            "is taken within a round and averaged over the sizes that")
     yield ("[tools/study/sets.py](../tools/study/sets.py) names; then come its median and its "
-           "lowest to highest round. A difference below 5 %, or one on which the")
-    yield ("rounds do not agree, counts as none. Measures are defined in "
+           "lowest to highest round. A difference below 5 % counts as none; one")
+    yield ("on which the rounds do not agree is left open. Measures are defined in "
            "[PING-AND-BLAST.md](PING-AND-BLAST.md).")
     yield ""
+    if not result.mediums:
+        yield "Nothing was measured."
+        return
     yield (f"Setup: {info['cpu']}, {info['cpus']} CPUs, {info['kernel']}, {info['weft']}; "
            f"{info['kind']} study of {result.began[:10]}, {info['rounds']} rounds of "
            f"{info['seconds']} s, both sides on this machine, congestion control "
-           f"{info['congestion']}; sentences are of the {title_of(result.mediums[0])}"
-           " where no other network is named." if result.mediums else "Nothing was measured.")
+           f"{info['congestion']}; other work {busy_words(result)}. Sentences are of the "
+           f"{title_of(result.mediums[0])} where no other network is named.")
+
+
+# Above this share of other work a reader is warned.
+BUSY = 0.05
+
+
+def busy_words(result):
+    share = result.others_share()
+    if share is None:
+        return "is not known"
+    words = f"took {share * 100:.0f} % of the machine's CPU time meanwhile"
+    return words + ("; figures of a machine so busy say little" if share > BUSY else "")
 
 
 def topics(result):

@@ -9,8 +9,9 @@ from work import METRICS, size_text, size_words
 
 DOCUMENT = "PING-AND-BLAST.md"
 BADGES = {"yes": ("good", "holds here"), "no": ("bad", "does not hold here"),
-          "same": ("even", "makes no difference here")}
-SIGNS = {"yes": ("good", "yes"), "no": ("bad", "no"), "same": ("even", "same")}
+          "same": ("even", "makes no difference here"), "open": ("even", "rounds disagree")}
+SIGNS = {"yes": ("good", "yes"), "no": ("bad", "no"), "same": ("even", "same"),
+         "open": ("even", "?")}
 
 STYLE = """
 .setup{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:1rem 0;
@@ -63,7 +64,7 @@ def head(result):
                          "client and server on a CPU of their own" if len(info["may_use_cpus"]) > 1
              else f"{info['kind']}: {info['rounds']} rounds, {info['seconds']} s each; client and "
                   "server share one CPU"),
-            ("Networks", networks))
+            ("Networks", networks), ("Other work", guide.busy_words(result)))
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows)
     return ("<h1>RDMA programming, measured here</h1>\n"
             "<p>What four papers measured, made again on this machine by <code>weft ping</code> "
@@ -73,8 +74,8 @@ def head(result):
             "<p class=\"soft\">A point is the median over the rounds, its thin line the lowest to "
             "the highest round; works that are compared were measured in turn, and are compared "
             "within each round. Each measure is defined in "
-            f"<code>docs/{DOCUMENT}</code>. A difference below 5 %, or one on which the "
-            "rounds do not agree, counts as none. "
+            f"<code>docs/{DOCUMENT}</code>. A difference below 5 % counts as none, and one "
+            "on which the rounds do not agree is left open. "
             "The numbers of figures and tables name what a paper asked there.</p>")
 
 
@@ -90,8 +91,8 @@ def answers(result):
         return "<p>Nothing was measured that a verdict could be drawn from.</p>"
     titles = "".join(f"<th>{escape(title_of(name).replace(', MTU', ''))}</th>"
                      for name in result.mediums)
-    return ('<h2>Does it still hold?</h2><p class="soft">What the papers say, and what '
-            "the data here say to it; “same” is no difference that could be told from noise.</p>\n"
+    return ('<h2>Does it still hold?</h2><p class="soft">What the papers say, and what the data '
+            "here say to it. “same”: it makes no difference; “?”: the rounds do not agree.</p>\n"
             '<div class="scroll"><table class="answers">'
             f"<thead><tr><th></th>{titles}</tr></thead>"
             f"<tbody>{''.join(rows)}</tbody></table></div>")

@@ -175,18 +175,36 @@ def medians(data, medium, works, metric):
     return [found[0] if (found := data.summary(medium, work, metric)) else None for work in works]
 
 
+def rounds_of(data, medium, works, metric):
+    """[{label: value}] of each round; of the labels that were measured in it."""
+    found = {label: data.values(medium, work, metric) for label, work in works.items()}
+    numbers = sorted({number for values in found.values() for number in values})
+    return [{label: values[number] for label, values in found.items() if values.get(number)}
+            for number in numbers]
+
+
+def agreed(verdicts, middle):
+    """The middle's verdict, if the rounds' do not speak against it; as judge_gains has it."""
+    return middle if sum(one != middle for one in verdicts) <= len(verdicts) // 4 else "open"
+
+
 def closeness(labelled, metric, factor):
     """Whether the best and the worst of several works lie within `factor`."""
     def found(data, medium):
-        values = {label: data.summary(medium, work, metric) for label, work in labelled.items()}
-        values = {label: value[0] for label, value in values.items() if value and value[0]}
-        if len(values) < 2:
+        apart = [max(values.values()) / min(values.values())
+                 for values in rounds_of(data, medium, labelled, metric) if len(values) > 1]
+        if not apart:
             return None
+        values = dict(zip(labelled, medians(data, medium, labelled.values(), metric)))
+        values = {label: value for label, value in values.items() if value}
         best, worst = max(values, key=values.get), min(values, key=values.get)
-        apart = values[best] / values[worst]
-        return ("yes" if apart <= factor else "no", apart,
-                {"apart": times(apart), "brief": times(apart), "best": best, "worst": worst,
-                 "most": figure(values[best]), "least": figure(values[worst])})
+        between = values[best] / values[worst]
+        verdict = agreed(["yes" if one <= factor else "no" for one in apart],
+                         "yes" if between <= factor else "no")
+        return (verdict, between,
+                {"apart": times(between), "gain": times(between), "brief": times(between),
+                 "best": best, "worst": worst, "most": figure(values[best]),
+                 "least": figure(values[worst])})
     return found
 
 
@@ -196,34 +214,49 @@ def below(work, metric, limit):
         value, = medians(data, medium, [work], metric)
         if value is None:
             return None
+        verdict = agreed(["yes" if one <= limit else "no"
+                          for one in data.values(medium, work, metric).values()],
+                         "yes" if value <= limit else "no")
         words = figure(value)
-        return "yes" if value <= limit else "no", value, {"value": words, "brief": words}
+        return verdict, value, {"value": words, "gain": words, "brief": words}
     return found
 
 
 def at_most(one, other, metric, limit):
     """Whether one work's figure is at most `limit` times the other's."""
     def found(data, medium):
-        ratio = data.ratio(medium, one, other, metric)
-        if not ratio:
+        ratios = data.ratios(medium, [(one, other)], metric)
+        if not ratios:
             return None
-        words = times(ratio)
-        return "yes" if ratio <= limit else "no", ratio, {"ratio": words, "brief": words}
+        ratio = statistics.median(ratios)
+        verdict = agreed(["yes" if found <= limit else "no" for found in ratios],
+                         "yes" if ratio <= limit else "no")
+        return verdict, ratio, {"ratio": times(ratio), "gain": times(ratio),
+                                "brief": with_spread(times(ratio), min(ratios), max(ratios))}
     return found
+
+
+def enough_of(values, share):
+    best = max(values.values())
+    return min(count for count, value in values.items() if value >= share * best)
 
 
 def saturation(works, metric, share=0.9):
     """How many (the key) are needed for `share` of the best: more than one?"""
     def found(data, medium):
-        values = {count: data.summary(medium, work, metric) for count, work in works.items()}
-        values = {count: value[0] for count, value in values.items() if value and value[0]}
-        if len(values) < 2 or min(works) not in values:
+        one = min(works)
+        rounds = [values for values in rounds_of(data, medium, works, metric)
+                  if one in values and len(values) > 1]
+        if not rounds:
             return None
-        one, best = values[min(works)], max(values.values())
-        enough = min(count for count, value in values.items() if value >= share * best)
-        gain = best / one
-        tried = ", ".join(str(count) for count in sorted(values))
-        return ("yes" if enough > min(works) else "no", gain,
-                {"gain": times(gain), "enough": enough, "tried": tried,
-                 "share": f"{share * 100:.0f}", "brief": f"{enough} outstanding"})
+        counts = [enough_of(values, share) for values in rounds]
+        middle = statistics.median_low(counts)
+        gain = statistics.median(max(values.values()) / values[one] for values in rounds)
+        verdict = agreed(["yes" if count > one else "no" for count in counts],
+                         "yes" if middle > one else "no")
+        tried = ", ".join(str(count) for count in sorted({key for row in rounds for key in row}))
+        spread = "" if min(counts) == max(counts) else f", {min(counts)} to {max(counts)}"
+        return (verdict, gain,
+                {"gain": times(gain), "enough": middle, "tried": tried,
+                 "share": f"{share * 100:.0f}", "brief": f"{middle}{spread} outstanding"})
     return found

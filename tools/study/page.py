@@ -39,9 +39,10 @@ padding:.05rem .6rem;white-space:nowrap}
 details{margin-top:.6rem;font-size:.9rem}summary{cursor:pointer;color:var(--link)}
 summary::marker{color:var(--soft)}details h4{margin:.75rem 0 .1rem}
 .answers td:first-child{white-space:normal;min-width:8.5rem}.answers td,.answers th{text-align:left}
+.answers a{white-space:nowrap}
 @media (max-width:480px){main{padding:1rem .75rem 3rem}.set{padding:.75rem;margin:1rem -.25rem}
 .setup{grid-template-columns:1fr;gap:0}.setup dt{margin-top:.35rem}
-.answers td,.answers th{padding:.25rem .3rem}}
+.answers td,.answers th{padding:.25rem .3rem}.answers th{font-size:.78rem}}
 """
 
 

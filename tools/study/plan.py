@@ -34,13 +34,19 @@ class Step:
         return self.medium, self.work.name(), self.round
 
 
+def applies(medium, work):
+    """weft's settings and libraries are not those of a device with its own verbs."""
+    return not medium.startswith("device-") or (work.crc == "on" and not work.through)
+
+
 def points(sets, medium, quick):
     """[[work]]: groups measured in turn; a work that several sets show is in the first's group,
     with those it is compared with beside it."""
     seen, groups = set(), []
     for one in sets:
         for group in one.points(medium, quick):
-            fresh = [work for work in dict.fromkeys(group) if work.name() not in seen]
+            fresh = [work for work in dict.fromkeys(group)
+                     if work.name() not in seen and applies(medium, work)]
             seen.update(work.name() for work in fresh)
             if fresh:
                 groups.append(fresh)

@@ -7,7 +7,8 @@ here is decided by the claims, from the data alone.
 import statistics
 from dataclasses import dataclass
 
-from claims import Compare, Judge, at_most, below, closeness, judge_gains, saturation, times
+from claims import Compare, Judge, at_most, below, closeness, judge_gains, saturation, times, \
+    with_spread
 from work import KIB, MIB, blast, ping, tcp
 
 STUDY = "MacArthur, Russell: A Performance Study to Guide RDMA Programming Decisions (2012)"
@@ -285,14 +286,14 @@ RDMA = (
 )
 
 PING_WRITE, BLAST_WRITE = ping("write"), blast()
-IWARP_LATENCY = (Series("weft, CRC on", PING_WRITE), Series("weft, CRC off",
+IWARP_LATENCY = (Series("iWARP, CRC on", PING_WRITE), Series("iWARP, CRC off",
                                                             PING_WRITE.at(crc="off")),
                  Series("TCP", TCP_PING))
-IWARP_RATE = (Series("weft, CRC on", BLAST_WRITE), Series("weft, CRC off",
+IWARP_RATE = (Series("iWARP, CRC on", BLAST_WRITE), Series("iWARP, CRC off",
                                                           BLAST_WRITE.at(crc="off")),
               Series("TCP", TCP_BLAST))
-IWARP_LOAD = (Series("weft, CRC on", BLAST_WRITE.at(wait="event")),
-              Series("weft, CRC off", BLAST_WRITE.at(wait="event", crc="off")),
+IWARP_LOAD = (Series("iWARP, CRC on", BLAST_WRITE.at(wait="event")),
+              Series("iWARP, CRC off", BLAST_WRITE.at(wait="event", crc="off")),
               Series("TCP", TCP_BLAST.at(wait="block")))
 
 SOFTWARE = (
@@ -449,7 +450,8 @@ def cost_of_chunks(metric, side):
         if not ratios:
             return None
         words = times(statistics.median(ratios))
-        return judge_gains(ratios), statistics.median(ratios), {"gain": words, "brief": words}
+        return judge_gains(ratios), statistics.median(ratios), {
+            "gain": words, "brief": with_spread(words, min(ratios), max(ratios))}
     return Judge(f"chunks-{side}", f"large chunks cost the {side} less", found,
                  f"Move data in large chunks: a Gb/s by RDMA Write costs the {side} {{gain}} times "
                  "as much CPU in chunks of 1 KiB as in chunks of 256 KiB.",

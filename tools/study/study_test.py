@@ -23,7 +23,7 @@ import medium as media
 import page
 import plan
 from claims import Compare, Data
-from sets import BY_NAME, SETS
+from sets import BY_NAME, OPERATIONS, SETS
 from work import LESS_IS_BETTER, METRICS, blast, ping, tcp
 
 HEAD = {"kind": "moment", "rounds": 1}
@@ -149,6 +149,15 @@ class Order(unittest.TestCase):
                          ["weft", "run", "--sockets", "--iwarp-port", "1-65535", "--", "weft"])
         self.assertNotEqual(plain.work.name(), under.work.name())
 
+    def test_a_device_with_its_own_verbs_is_not_asked_for_what_is_wefts(self):
+        works = [step.work for step in plan.steps(plan.chosen((), {"sockets"}), ["device-siw0"],
+                                                  plan.KINDS["quick"])]
+        self.assertEqual({(work.crc, work.through) for work in works}, {("on", "")})
+        self.assertIn("write", {work.op for work in works})
+        device = media.Medium("device-siw0", "siw0", "10.0.0.1", verbs="system")
+        self.assertEqual(device.settings(works[0]), ["--verbs", "system"])
+        self.assertEqual(device.settings(tcp(works[0])), [])
+
     def test_no_two_works_have_one_name(self):
         works = {work for one in SETS for kind in (True, False)
                  for group in one.points("loopback", kind) for work in group}
@@ -256,6 +265,22 @@ class Verdicts(unittest.TestCase):
             counts = [work.at(outstanding=count) for count in (1, 2, 4, 64)]
             self.both_ways(f"outstanding-{name}", dict(zip(counts, ([1], [2], [4], [4.1]))),
                            dict(zip(counts, ([4], [4.1], [3], [2]))))
+
+    def test_rounds_that_disagree_leave_other_judgements_open_too(self):
+        large = [blast(op, size=1 << 20) for op in OPERATIONS.values()]
+        one, other = ping("write", size=8), tcp(ping(size=8))
+        counts = [blast(outstanding=count) for count in (1, 4, 64)]
+        for name, values in (
+                ("large-alike", {large[0]: [10, 10, 10], large[1]: [10, 20, 5]}),
+                ("passive-idle", {blast(wait="event", size=1 << 20): [3, 5, 80]}),
+                ("latency-to-tcp", {one: [4, 4, 8], other: [4, 4, 4]}),
+                ("outstanding-64K", dict(zip(counts, ([1, 1, 4], [2, 2, 4], [2, 2, 4])))),
+                ("chunks-sender", {blast(wait="event", size=1024): [2, 1, 2],
+                                   blast(wait="event", size=256 * 1024): [1, 2, 1]})):
+            claim, = [claim for _, claim in ALL_CLAIMS if claim.name == name]
+            found = claim.judge(data_of(values), "m")
+            self.assertEqual(found.verdict, "open", f"{name}: {found.sentence}")
+            self.assertIn("do not agree", found.sentence)
 
     def test_the_passive_side_is_idle_or_not(self):
         work = blast(wait="event", size=1 << 20)

@@ -17,9 +17,6 @@ namespace {
 /// take: a peer can make each of them short.
 constexpr std::size_t kOctetsPerTurn = 4 * kReceiveOctets;
 constexpr int kReceivesPerTurn = 32;
-/// The same where another connection waits for small messages: what a program that moves octets by
-/// itself would do at a time.
-constexpr std::size_t kOctetsPerShortTurn = 64 * 1024;
 /// So many turns in a row that brought so little make a connection brisk.
 constexpr std::size_t kSmallTurnOctets = 4 * 1024;
 constexpr std::uint8_t kBriskTurns = 4;

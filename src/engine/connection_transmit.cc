@@ -13,8 +13,6 @@ using transport::IOResult;
 namespace {
 /// Batches per turn before other connections get theirs.
 constexpr int kBatchesPerTurn = 8;
-/// The octets of the one batch that there is where another connection waits for small messages.
-constexpr std::size_t kOctetsPerShortTurn = 64 * 1024;
 /// While more batches than this wait for their peers to read, new ones are small: a thousand peers
 /// that never read hold 70 MB of staging, and no more than one longest FPDU each.
 constexpr std::size_t kBatchesLentFreely = 16;

@@ -71,15 +71,19 @@ bool EventChannel::try_add_reference() {
 }
 
 void EventChannel::drop_reference() {
+  bool ruin = false;
   {
     std::lock_guard lock(manager.mutex);
     if (--references_ > 0) return;
-    if (destroyed_) {
-      wake_.reset();
-      return manager.leave_ruin(this);
-    }
+    ruin = destroyed_;
   }
-  delete this;
+  if (!ruin) {
+    delete this;
+    return;
+  }
+  wake_.reset();  // nobody gets at it any more; without the mutex, since closing may be cancelled
+  std::lock_guard lock(manager.mutex);
+  manager.leave_ruin(this);
 }
 
 void EventChannel::destroy() {

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import rows
+import shared  # finds networks
 from networks import Impossible, Link, Network, run
 
 HERE = Path(__file__).resolve().parent

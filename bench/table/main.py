@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import shared  # finds networks and charts
 import groups
 import networks
 import peers

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 import groups
+import shared  # finds networks
 from networks import LOOPBACK, Impossible, Network
 
 GB, MIB, MB = 1e9, 1 << 20, 1e6

@@ -1,13 +1,10 @@
 """One self-contained HTML page: every figure beside its limits as SVG, and the tables as text."""
-import html
+import shared  # finds charts
+import charts
+from charts import escape, text
 
 WIDTH, LABEL, BAR, LINE = 980, 470, 300, 22
-COLOURS = {True: "#2c7a4b", False: "#b3402e", None: "#55708f"}
-
-
-def text(x, y, words, anchor="start", size=12, colour="#222"):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-            f'fill="{colour}">{html.escape(words)}</text>')
+COLOURS = {True: "var(--s2)", False: "var(--s1)", None: "var(--base)"}
 
 
 def bar_chart(rows, number, title):
@@ -15,24 +12,25 @@ def bar_chart(rows, number, title):
     shown = [row for row in rows if "value" in row]
     height = 40 + LINE * len(shown)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-             f'width="{WIDTH}" height="{height}" font-family="sans-serif">',
+             f'style="width:{WIDTH}px;height:{height}px">',
              text(0, 16, title, size=15)]
     for i, row in enumerate(shown):
         y = 32 + LINE * i
         unit = scale(row)
         parts.append(text(LABEL - 10, y + 13, row["title"], "end"))
         parts.append(f'<rect x="{LABEL}" y="{y + 2}" height="{LINE - 8}" '
-                     f'width="{place(row["value"], unit):.1f}" fill="{COLOURS[row.get("met")]}"/>')
+                     f'width="{place(row["value"], unit):.1f}" '
+                     f'style="fill:{COLOURS[row.get("met")]}"/>')
         if "low" in row and "high" in row:
             left, right = place(row["low"], unit), place(row["high"], unit)
             middle = y + 2 + (LINE - 8) / 2
             parts.append(f'<line x1="{LABEL + left:.1f}" x2="{LABEL + right:.1f}" y1="{middle}" '
-                         f'y2="{middle}" stroke="#111"/>')
+                         f'y2="{middle}" style="stroke:var(--ink)"/>')
         for key, dash in (("least", ""), ("aim", ' stroke-dasharray="3 2"')):
             if row.get(key):
                 x = LABEL + place(row[key], unit)
                 parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + LINE - 4}" '
-                             f'stroke="#111"{dash}/>')
+                             f'style="stroke:var(--ink)"{dash}/>')
         parts.append(text(LABEL + BAR + 60, y + 13, number(row["value"])))
     parts.append("</svg>")
     return "\n".join(parts)
@@ -50,28 +48,24 @@ def place(value, unit):
 
 def works_chart(peers, number):
     """For each work its subjects, best first, to the raw row of the same rounds."""
-    charts = []
+    made = []
     for work in dict.fromkeys(peer["work"] for peer in peers):
         rows = [{"title": peer["subject"], "value": peer["to_raw"], "least": 1.0,
                  "met": True if peer["subject"].startswith("weft") else None}
                 for peer in peers if peer["work"] == work and peer.get("to_raw")]
         if rows:
-            charts.append(bar_chart(rows, number, f"{work}: to raw TCP"))
-    return charts
+            made.append(bar_chart(rows, number, f"{work}: to raw TCP"))
+    return made
 
 
-def page(setup_lines, sections, charts):
+def page(setup_lines, sections, drawn):
     """sections: (heading, lines of text)."""
-    out = ["<!DOCTYPE html>", '<html lang="en"><head><meta charset="utf-8"><title>weft</title>',
-           "<style>body{font-family:sans-serif;margin:2em;max-width:75em}"
-           "pre{overflow-x:auto;font-size:12px}</style></head><body>",
-           "<h1>weft beside plain TCP</h1>",
-           "<pre>" + html.escape("\n".join(setup_lines)) + "</pre>",
+    out = ["<h1>weft beside plain TCP</h1>",
+           "<pre>" + escape("\n".join(setup_lines)) + "</pre>",
            "<p>Full line: at least. Dashed: aim. Thin line in a bar: lowest to highest round. "
            "Green: met; red: not met. Each bar is drawn to its own scale.</p>"]
-    out += charts
+    out += [f'<div class="scroll">{chart}</div>' for chart in drawn]
     for heading, lines in sections:
-        out.append(f"<h2>{html.escape(heading)}</h2>")
-        out.append("<pre>" + html.escape("\n".join(lines)) + "</pre>")
-    out.append("</body></html>")
-    return "\n".join(out) + "\n"
+        out.append(f"<h2>{escape(heading)}</h2>")
+        out.append("<pre>" + escape("\n".join(lines)) + "</pre>")
+    return charts.page("weft", "\n".join(out))

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import rows
+import shared  # finds networks
 from networks import Impossible, Network
 
 RUN = Path(__file__).resolve().parent.parent / "run"

@@ -10,6 +10,7 @@
 #include "weft/devices.h"
 #include "weft/measure.h"
 #include "weft/run.h"
+#include "weft/study.h"
 #include "weft/suggest.h"
 
 namespace weft::tools {
@@ -29,6 +30,7 @@ Examples, in two terminals of one machine:
   weft ping                                          latency: a server, and its client
   weft ping 127.0.0.1
   weft blast 127.0.0.1 --op write --size 64K         throughput (its server: weft blast)
+  weft study --quick                                 both, hundreds of times: a page with plots
 
 Settings may also stand in the environment (WEFT_CRC=off); options win. See: weft run --help
 )";
@@ -95,6 +97,11 @@ int run_main(int argc, char** argv) {
   add_measure_options(*blast, measure::Tool::Blast, blast_options);
   blast->allow_extras();
 
+  // Its options are its own, and so is its help.
+  CLI::App* study = app.add_subcommand("study", "what four papers measured, here: a page");
+  study->prefix_command();
+  study->set_help_flag();
+
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
     fmt::print(stderr, "{}", app.help());
@@ -128,6 +135,7 @@ int run_main(int argc, char** argv) {
     return extra.empty() ? 0 : usage_error(unknown_word(parsed, extra.front()), help);
   };
   for (const CLI::App* parsed : app.get_subcommands()) {
+    if (parsed == study) continue;
     if (check(*parsed, "weft " + parsed->get_name() + " --help") != 0) return 2;
   }
   if (check(app, "weft --help") != 0) return 2;
@@ -139,7 +147,8 @@ int run_main(int argc, char** argv) {
   const std::vector<std::string> whole(argv, argv + argc);
   if (ping->parsed()) return measure_command(*ping, ping_options, whole);
   if (blast->parsed()) return measure_command(*blast, blast_options, whole);
-  return usage_error("which command? There are run, devices, ping and blast");
+  if (study->parsed()) return study_command({argv + 2, argv + argc});
+  return usage_error("which command? There are run, devices, ping, blast and study");
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+
+#include "measure/verbs_calls.h"
 
 namespace weft::bench {
 namespace {
@@ -45,11 +46,7 @@ RdmaConnection::RdmaConnection(Medium::Role role, const std::string& address, Co
 }
 
 void RdmaConnection::post_send(ibv_send_wr& first, std::uint32_t count) {
-  ibv_send_wr* bad = nullptr;
-  if (const int error = ::ibv_post_send(link_->qp(), &first, &bad); error != 0) {
-    errno = error;
-    fail_errno("ibv_post_send");
-  }
+  measure::post(link_->qp(), first);
   in_flight_ += count;
 }
 
@@ -72,32 +69,19 @@ void RdmaConnection::post_receive_list(ibv_sge* place, std::uint32_t count) {
       list[i].num_sge = place == nullptr ? 0 : 1;
       list[i].next = i + 1 < part ? &list[i + 1] : nullptr;
     }
-    ibv_recv_wr* bad = nullptr;
-    if (const int error = ::ibv_post_recv(link_->qp(), list.data(), &bad); error != 0) {
-      errno = error;
-      fail_errno("ibv_post_recv");
-    }
+    measure::post(link_->qp(), list.front());
     count -= part;
   }
 }
 
 int RdmaConnection::poll() {
-  std::array<ibv_wc, kPollBatch> found;
-  const int count = ::ibv_poll_cq(link_->cq(), kPollBatch, found.data());
-  if (count < 0) fail("ibv_poll_cq failed ({})", count);
-  for (int i = 0; i < count; ++i) {
-    const ibv_wc& completion = found[static_cast<std::size_t>(i)];
-    if (completion.status != IBV_WC_SUCCESS) {
-      fail("a work request completed with \"{}\" (vendor code {:#x})",
-           ::ibv_wc_status_str(completion.status), completion.vendor_err);
-    }
+  return measure::poll_cq<kPollBatch>(link_->cq(), [this](const ibv_wc& completion) {
     if ((completion.opcode & IBV_WC_RECV) != 0) {
       ++received_;
     } else {
       in_flight_ -= static_cast<std::uint32_t>(completion.wr_id);
     }
-  }
-  return count;
+  });
 }
 
 void RdmaConnection::drain() {
@@ -107,7 +91,7 @@ void RdmaConnection::drain() {
 void RdmaConnection::sleep_until_received(std::uint64_t count) {
   while (received_ < count) {
     if (poll() > 0) continue;
-    if (::ibv_req_notify_cq(link_->cq(), 0) != 0) fail_errno("ibv_req_notify_cq");
+    measure::arm(link_->cq());
     // What completed before the CQ was armed brings no event.
     if (poll() > 0) continue;
     link_->take_cq_event();

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 
 #include "bench/fleet.h"
 #include "bench/media.h"
 #include "bench/requests.h"
+#include "measure/verbs_calls.h"
 
 namespace weft::bench {
 namespace {
@@ -100,7 +100,7 @@ class RequestsRDMA final : public Medium {
   }
 
   void send(std::size_t i, ibv_sge* pieces, int count, unsigned flags) {
-    ibv_send_wr request{}, *bad = nullptr;
+    ibv_send_wr request{};
     request.wr_id = kSendMark;
     request.opcode = IBV_WR_SEND;
     request.sg_list = pieces;
@@ -110,24 +110,13 @@ class RequestsRDMA final : public Medium {
       request.send_flags |= IBV_SEND_SIGNALED;
       unsignalled_[i] = 0;
     }
-    if (const int error = ::ibv_post_send(fleet_.queue_pair(i), &request, &bad); error != 0) {
-      errno = error;
-      fail_errno("ibv_post_send");
-    }
+    measure::post(fleet_.queue_pair(i), request);
   }
 
   template <typename Handle>
   void for_each_received(Handle handle) {
-    std::array<ibv_wc, kPollBatch> found;
-    const int count = ::ibv_poll_cq(fleet_.cq(), kPollBatch, found.data());
-    if (count < 0) fail("ibv_poll_cq failed ({})", count);
-    for (int i = 0; i < count; ++i) {
-      const ibv_wc& completion = found[static_cast<std::size_t>(i)];
-      if (completion.status != IBV_WC_SUCCESS) {
-        fail("a work request completed with \"{}\" (vendor code {:#x})",
-             ::ibv_wc_status_str(completion.status), completion.vendor_err);
-      }
-      if ((completion.wr_id & kSendMark) != 0) continue;
+    measure::poll_cq<kPollBatch>(fleet_.cq(), [&](const ibv_wc& completion) {
+      if ((completion.wr_id & kSendMark) != 0) return;
       if (completion.byte_len != slot_octets_) {
         fail("a message of {} octets instead of {}", completion.byte_len, slot_octets_);
       }
@@ -135,7 +124,7 @@ class RequestsRDMA final : public Medium {
       std::memcpy(&request, slots_ + completion.wr_id * slot_octets_, sizeof request);
       handle(fleet_.index_of(completion.qp_num), request);
       gather_receive(completion.wr_id);
-    }
+    });
     post_receives();
   }
 
@@ -149,13 +138,8 @@ class RequestsRDMA final : public Medium {
   }
 
   void post_receives() {
-    ibv_recv_wr* bad = nullptr;
     if (gathered_ == 0) return;
-    if (const int error = ::ibv_post_srq_recv(fleet_.shared_receives(), receives_.data(), &bad);
-        error != 0) {
-      errno = error;
-      fail_errno("ibv_post_srq_recv");
-    }
+    measure::post(fleet_.shared_receives(), receives_.front());
     gathered_ = 0;
   }
 

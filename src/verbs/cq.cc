@@ -55,7 +55,10 @@ const device::CompletionEntry* CQ::begin_walk() {
     consumer_.lock();
     if (const auto* found = advance()) return found;
     consumer_.unlock();
-    if (helped) return nullptr;
+    if (helped) {
+      note_empty_poll();
+      return nullptr;
+    }
     device_->poll();
   }
 }

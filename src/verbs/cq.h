@@ -1,6 +1,7 @@
 // Completion queues.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -36,8 +37,13 @@ class CQ {
     if (max == 0) return 0;
     if (const std::uint32_t count = drain(max, handle); count != 0) return count;
     device_->poll();
-    return drain(max, handle);
+    const std::uint32_t count = drain(max, handle);
+    if (count == 0) note_empty_poll();
+    return count;
   }
+  /// How often a program's poll found nothing. Several pollers may lose each other's counts: it
+  /// only has to change.
+  std::uint32_t empty_polls() const { return empty_polls_.load(std::memory_order_relaxed); }
 
   // One by one, as extended CQs are polled: `(begin_walk advance* end_walk)*`. The consumer lock is
   // held from a begin_walk that gave an entry until end_walk.
@@ -98,7 +104,10 @@ class CQ {
     return count;
   }
 
+  void note_empty_poll() { empty_polls_.store(empty_polls() + 1, std::memory_order_relaxed); }
+
   SpinLock consumer_;
+  std::atomic<std::uint32_t> empty_polls_{0};
   device::CompletionEntry walked_ = {};  ///< what the walk gave last
   device::Ring ring_;
   RingAllocator* allocator_ = nullptr;

@@ -22,14 +22,14 @@ struct QPShape {
   PD* pd = nullptr;
   CQ* send_cq = nullptr;
   CQ* receive_cq = nullptr;
-  SRQ* srq = nullptr;                ///< null: a receive queue of its own
-  std::uint32_t send_depth = 0;      ///< 0 is made 1, as are the next three
+  SRQ* srq = nullptr;            ///< null: a receive queue of its own
+  std::uint32_t send_depth = 0;  ///< 0 is made 1, as are the next three
   std::uint32_t receive_depth = 0;
   std::uint32_t send_sges = 0;
   std::uint32_t receive_sges = 0;
   std::uint32_t inline_octets = 0;
-  bool signal_all = false;           ///< every send queue entry gives a completion
-  bool named = false;                ///< may be paired: its public number is its name
+  bool signal_all = false;             ///< every send queue entry gives a completion
+  bool named = false;                  ///< may be paired: its public number is its name
   RingAllocator* allocator = nullptr;  ///< if not null, it outlives the QP, whose rings it places
 };
 
@@ -75,10 +75,11 @@ class QP {
       const auto& entry = *static_cast<const device::SendEntry*>(qp_.send_.entry(produced_));
       posted_.octets += entry.octets();
       if ((entry.flags & device::kSignaled) != 0) {
-        ++signaled_;
-        silent_ = 0;
+        ++list_.signaled;
+        list_.covered = list_.silent;
+        list_.silent = 0;
       } else {
-        ++silent_;
+        ++list_.silent;
       }
       ++produced_;
     }
@@ -86,11 +87,12 @@ class QP {
     void abort() { produced_ = first_; }
     /// Publishes what was committed. True: there is something, to ring for with posted().
     bool finish() {
-      posted_.entries = produced_ - first_;
+      posted_.entries = list_.entries = produced_ - first_;
       const bool any = posted_.entries != 0;
       if (any) {
-        posted_.open = qp_.open_sends_.open(qp_.send_places_.polled());
-        qp_.open_sends_.add(signaled_, silent_);
+        posted_.open =
+            qp_.open_sends_.open(qp_.send_places_.polled(), qp_.shape_.send_cq->empty_polls());
+        qp_.open_sends_.add(list_);
         qp_.send_.publish(produced_);
       }
       guard_.unlock();
@@ -103,8 +105,7 @@ class QP {
     std::unique_lock<SpinLock> guard_;
     std::uint32_t produced_;
     std::uint32_t first_;
-    std::uint32_t signaled_ = 0;
-    std::uint32_t silent_ = 0;  ///< behind the last signalled one
+    OpenSends::List list_;
     device::Posted posted_;
   };
   void ring_send(const device::Posted& posted) { shape_.pd->device().ring_send(number_, posted); }

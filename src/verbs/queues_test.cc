@@ -204,6 +204,32 @@ TEST_F(QueuesTest, SeveralThreadsPostToOneQP) {
   EXPECT_TRUE(qp.close());
 }
 
+TEST_F(QueuesTest, WhatOnePollTookStillCountsAsOpenUntilAPollFindsNothing) {
+  QP qp;
+  ASSERT_TRUE(qp.open(shape(), async, nullptr));
+  const auto open_at_post = [&] {
+    QP::SendBatch batch(qp);
+    device::SendEntry* entry = batch.next();
+    EXPECT_NE(entry, nullptr);
+    *entry = {};
+    entry->flags = device::kSignaled;
+    batch.commit();
+    EXPECT_TRUE(batch.finish());
+    return batch.posted().open;
+  };
+  const auto finish_all = [&] {
+    for (int i = 0; i < 4; ++i) device.finish_send(qp.number());
+    EXPECT_EQ(poll(8).size(), 4u);
+  };
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(open_at_post(), i);
+  finish_all();
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(open_at_post(), 4u);
+  finish_all();
+  EXPECT_EQ(poll(8), Ids{});
+  EXPECT_EQ(open_at_post(), 0u);
+  EXPECT_TRUE(qp.close());
+}
+
 TEST_F(QueuesTest, ReceivesFillTheirRing) {
   QP qp;
   ASSERT_TRUE(qp.open(shape(), async, nullptr));

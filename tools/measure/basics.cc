@@ -9,7 +9,11 @@
 namespace weft::measure {
 
 void fail_errno(std::string_view what) {
-  fail("{}: {}", what, std::strerror(errno));
+  fail_error(errno, what);
+}
+
+void fail_error(int error, std::string_view what) {
+  fail("{}: {}", what, std::strerror(error));
 }
 
 std::uint64_t now_ns() {

@@ -21,8 +21,9 @@ template <typename... Args>
   throw Failure(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Throws Failure "WHAT: what errno means".
+/// Throws Failure "WHAT: what errno means"; of `error`, an errno, the other one.
 [[noreturn]] void fail_errno(std::string_view what);
+[[noreturn]] void fail_error(int error, std::string_view what);
 
 /// CLOCK_MONOTONIC in nanoseconds.
 std::uint64_t now_ns();

@@ -88,6 +88,9 @@ void catch_interrupts() {
   action.sa_handler = note_interrupt;  // without SA_RESTART: what waits is to wake
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  // The kernel's siw sends inside the call that posts, in this process' name: to a peer that is
+  // gone that would be the end of it, without a word.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 bool interrupted() {
@@ -128,6 +131,11 @@ Head parse_head(std::span<const std::byte, kHeadOctets> octets) {
 
 Line::Line(int fd) : fd_(fd) {
   notice_dead_peer(fd_);
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  // Now: a socket whose peer has reset the connection no longer knows whose it was.
+  ::getpeername(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+  peer_address_ = numeric(address, length);
 }
 
 Line::~Line() {
@@ -260,13 +268,6 @@ std::string Line::own_address() const {
   return numeric(address, length);
 }
 
-std::string Line::peer_address() const {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  ::getpeername(fd_, reinterpret_cast<sockaddr*>(&address), &length);
-  return numeric(address, length);
-}
-
 LineListener::LineListener(const std::string& address, std::uint16_t port) {
   Address where = parse_address(address.empty() ? "::" : address, port);
   fd_ = ::socket(where.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -298,6 +299,13 @@ Line LineListener::accept() {
     if (fd >= 0) return Line(fd);
     if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) fail_errno("accept");
   }
+}
+
+std::uint16_t LineListener::port() const {
+  Address where;
+  where.length = sizeof where.storage;
+  ::getsockname(fd_, where.get(), &where.length);
+  return port_of(where);
 }
 
 }  // namespace weft::measure

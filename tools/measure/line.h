@@ -66,7 +66,9 @@ class Line {
   /// fd: a connected socket; owned.
   explicit Line(int fd);
   ~Line();
-  Line(Line&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Line(Line&& other) noexcept : fd_(other.fd_), peer_address_(std::move(other.peer_address_)) {
+    other.fd_ = -1;
+  }
   Line& operator=(Line&&) = delete;
 
   void put(FrameKind kind, const nlohmann::json& body = nlohmann::json::object());
@@ -83,7 +85,8 @@ class Line {
   int descriptor() const { return fd_; }
   /// Numeric, as sockets of this connection have them.
   std::string own_address() const;
-  std::string peer_address() const;
+  /// Known also when the peer is gone.
+  const std::string& peer_address() const { return peer_address_; }
 
   static constexpr int kPatience = 20;
 
@@ -91,6 +94,7 @@ class Line {
   void get_octets(std::span<std::byte> into, std::optional<int> seconds);
 
   int fd_;
+  std::string peer_address_;
 };
 
 /// Waits for clients. address: numeric, or empty for every one of this machine.
@@ -101,6 +105,7 @@ class LineListener {
   LineListener(const LineListener&) = delete;
   LineListener& operator=(const LineListener&) = delete;
   Line accept();
+  std::uint16_t port() const;
 
  private:
   int fd_;
@@ -110,7 +115,8 @@ class LineListener {
 struct Interrupted : Failure {
   Interrupted() : Failure("interrupted") {}
 };
-/// From now on SIGINT and SIGTERM set interrupted() instead of ending the process.
+/// From now on SIGINT and SIGTERM set interrupted() instead of ending the process, and SIGPIPE does
+/// nothing.
 void catch_interrupts();
 bool interrupted();
 

@@ -65,6 +65,19 @@ TEST(Line, CarriesAFrame) {
             frame(R"({"b":2})", FrameKind::Ready));
 }
 
+TEST(Line, WhoThePeerWasIsKnownAfterItHasResetTheConnection) {
+  LineListener listener("127.0.0.1", 0);
+  Address where = parse_address("127.0.0.1", listener.port());
+  const int peer = ::socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_EQ(::connect(peer, where.get(), where.length), 0);
+  Line line = listener.accept();
+  const linger at_once{1, 0};
+  ::setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  ::close(peer);
+  EXPECT_THROW(line.get(FrameKind::Hello, 10), Failure);
+  EXPECT_EQ(line.peer_address(), "127.0.0.1");
+}
+
 TEST(Line, TheHeadIsTheSameInAllVersions) {
   EXPECT_EQ(frame("", FrameKind::Leg, 0x0102), std::string("WFTM\x01\x02\x00\x03\0\0\0\0", 12));
 }

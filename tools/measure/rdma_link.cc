@@ -48,10 +48,28 @@ LinkEvents::LinkEvents(std::function<void()> look)
 }
 
 LinkEvents::~LinkEvents() {
+  for (const Event& request : early_) ::rdma_destroy_id(request.id);
   ::rdma_destroy_event_channel(channel_);
 }
 
 LinkEvents::Event LinkEvents::await(rdma_cm_event_type expected) {
+  if (expected == RDMA_CM_EVENT_CONNECT_REQUEST && !early_.empty()) {
+    const Event request = early_.front();
+    early_.pop_front();
+    return request;
+  }
+  for (;;) {
+    const Seen seen = next(expected);
+    if (seen.type == expected) return seen.event;
+    // Who connects may know of its connection sooner than who accepts, and begin the next one.
+    if (seen.type != RDMA_CM_EVENT_CONNECT_REQUEST) {
+      fail("{}", event_text(seen.type, seen.status));
+    }
+    early_.push_back(seen.event);
+  }
+}
+
+LinkEvents::Seen LinkEvents::next(rdma_cm_event_type expected) {
   constexpr int kSliceMs = 200;
   pollfd waiting{channel_->fd, POLLIN, 0};
   const std::uint64_t begin = now_ns();
@@ -64,18 +82,16 @@ LinkEvents::Event LinkEvents::await(rdma_cm_event_type expected) {
   }
   rdma_cm_event* event = nullptr;
   if (::rdma_get_cm_event(channel_, &event) != 0) fail_errno("rdma_get_cm_event");
-  Event found{event->id, {}, 0};
-  const rdma_cm_event_type seen = event->event;
-  const int status = event->status;
+  Seen seen{event->event, event->status, {event->id, {}, 0}};
   if (event->param.conn.private_data != nullptr &&
-      (seen == RDMA_CM_EVENT_CONNECT_REQUEST || seen == RDMA_CM_EVENT_ESTABLISHED)) {
-    found.private_octets =
+      (seen.type == RDMA_CM_EVENT_CONNECT_REQUEST || seen.type == RDMA_CM_EVENT_ESTABLISHED)) {
+    seen.event.private_octets =
         std::min<std::size_t>(event->param.conn.private_data_len, kPrivateOctetsMax);
-    std::memcpy(found.private_data.data(), event->param.conn.private_data, found.private_octets);
+    std::memcpy(seen.event.private_data.data(), event->param.conn.private_data,
+                seen.event.private_octets);
   }
   ::rdma_ack_cm_event(event);
-  if (seen != expected) fail("{}", event_text(seen, status));
-  return found;
+  return seen;
 }
 
 RdmaLink::RdmaLink(LinkEvents& events, const std::string& address, std::uint16_t port)

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -31,13 +32,22 @@ class LinkEvents {
     std::array<std::byte, kPrivateOctetsMax> private_data{};
     std::size_t private_octets = 0;  ///< at least what the peer gave; some transports add zeros
   };
-  /// The next event, which has to be `expected`; another one fails with what it means.
+  /// The next event, which has to be `expected`; another one fails with what it means. Only
+  /// requests of further connections may come before it: they wait until they are expected.
   Event await(rdma_cm_event_type expected);
   rdma_event_channel* get() const { return channel_; }
 
  private:
+  struct Seen {
+    rdma_cm_event_type type;
+    int status;
+    Event event;
+  };
+  Seen next(rdma_cm_event_type expected);
+
   std::function<void()> look_;
   rdma_event_channel* channel_;
+  std::deque<Event> early_;  ///< requests that came while something else was expected
 };
 
 /// How large the queues of a connection are.

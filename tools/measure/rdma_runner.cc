@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "measure/pattern.h"
+#include "measure/verbs_calls.h"
 
 namespace weft::measure {
 namespace {
@@ -69,10 +70,7 @@ void RdmaRunner::establish(std::uint32_t connection, const LinkEvents::Event* re
 }
 
 void RdmaRunner::arm() {
-  if (const int error = ::ibv_req_notify_cq(link_->cq(), 0); error != 0) {
-    errno = error;
-    fail_errno("ibv_req_notify_cq");
-  }
+  measure::arm(link_->cq());
 }
 
 short RdmaRunner::events() const {
@@ -80,39 +78,32 @@ short RdmaRunner::events() const {
 }
 
 int RdmaRunner::poll() {
-  std::array<ibv_wc, kPollBatch> found;
-  const int count = ::ibv_poll_cq(link_->cq(), kPollBatch, found.data());
-  if (count < 0) fail("ibv_poll_cq failed ({})", count);
-  for (int i = 0; i < count; ++i) {
-    const ibv_wc& completion = found[static_cast<std::size_t>(i)];
-    if (completion.status != IBV_WC_SUCCESS) {
-      fail("a work request completed with \"{}\" (vendor code {:#x})",
-           ::ibv_wc_status_str(completion.status), completion.vendor_err);
-    }
+  return poll_cq<kPollBatch>(link_->cq(), [this](const ibv_wc& completion) {
     if ((completion.opcode & IBV_WC_RECV) != 0) {
       on_received(completion);
     } else {
       on_sent(completion.wr_id);
     }
-  }
-  return count;
+  });
 }
 
 void RdmaRunner::post(ibv_send_wr& first) {
-  ibv_send_wr* bad = nullptr;
-  if (const int error = ::ibv_post_send(link_->qp(), &first, &bad); error != 0) {
-    if (error == EOPNOTSUPP) fail("this device cannot do --op {}", name_of(plan_.op));
-    errno = error;
-    fail_errno("ibv_post_send");
+  if (const int error = try_post(link_->qp(), first); error != 0) {
+    if (error == EOPNOTSUPP) fail_unable();
+    fail_error(error, "ibv_post_send");
   }
 }
 
 void RdmaRunner::post_receives(ibv_recv_wr& first) {
-  ibv_recv_wr* bad = nullptr;
-  if (const int error = ::ibv_post_recv(link_->qp(), &first, &bad); error != 0) {
-    errno = error;
-    fail_errno("ibv_post_recv");
+  if (const int error = try_post(link_->qp(), first); error != 0) {
+    // A device without immediate data need not take the receives for it, which have no memory.
+    if (plan_.op == Op::WriteImm && first.num_sge == 0) fail_unable();
+    fail_error(error, "ibv_post_recv");
   }
+}
+
+void RdmaRunner::fail_unable() const {
+  fail("this device cannot do --op {}", name_of(plan_.op));
 }
 
 ibv_wr_opcode RdmaRunner::opcode() const {

@@ -57,6 +57,7 @@ class RdmaRunner : public Runner {
   int poll();
   void post(ibv_send_wr& first);
   void post_receives(ibv_recv_wr& first);
+  [[noreturn]] void fail_unable() const;
 
   ibv_sge local(std::size_t offset, std::uint64_t octets) const {
     return {reinterpret_cast<std::uintptr_t>(memory_->base() + offset),

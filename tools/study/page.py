@@ -77,7 +77,8 @@ def head(result):
             "within each round. Each measure is defined in "
             f"<code>docs/{DOCUMENT}</code>. A difference below 5 % counts as none, and one "
             "on which the rounds do not agree is left open. "
-            "The numbers of figures and tables name what a paper asked there.</p>")
+            "The numbers of figures and tables name topics; the papers' captions were not compared."
+            "</p>")
 
 
 def answers(result):

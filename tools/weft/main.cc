@@ -22,6 +22,9 @@ Examples, in two terminals of one machine:
   weft run -- ib_write_bw -R                         throughput; then, in the other terminal:
   weft run -- ib_write_bw -R 127.0.0.1
 
+  weft run --sockets --iwarp-port 6379 -- redis-server --port 6379
+                                                     a sockets program, over iWARP
+
   weft run --crc off --markers on -- ib_send_lat -R  settings hold for one program
   weft devices --json                                what there is, for scripts
 

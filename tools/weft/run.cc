@@ -2,6 +2,7 @@
 #include "weft/run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,11 @@ std::string option_name(const Setting& setting) {
     name += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return name;
+}
+
+/// An option that may stand several times, and then means all of it.
+bool is_list(const Setting& setting) {
+  return setting.values.ends_with("PORTS");
 }
 
 bool is_switch(const CLI::Option& option) {
@@ -73,6 +79,8 @@ std::string environment_fault() {
 }
 
 void add_run_options(CLI::App& run) {
+  run.add_flag("--sockets")->description(
+      "put iWARP beneath the program's sockets, where --iwarp-port says so");
   for (const Setting& setting : kSettings) {
     const auto help = fmt::format("{} ({}; {})", setting.help, setting.initial, setting.name);
     run.add_option(option_name(setting), help)
@@ -80,7 +88,9 @@ void add_run_options(CLI::App& run) {
         ->check([&setting](const std::string& value) {
           return accepts(setting, value) ? std::string()
                                          : fmt::format("it takes {}", setting.values);
-        });
+        })
+        ->multi_option_policy(is_list(setting) ? CLI::MultiOptionPolicy::TakeAll
+                                               : CLI::MultiOptionPolicy::TakeLast);
   }
 }
 
@@ -113,7 +123,7 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
                        kHelpCommand);
   }
   const auto folder = library_folder();
-  for (const char* library : {"libibverbs.so.1", "librdmacm.so.1"}) {
+  for (const char* library : {"libibverbs.so.1", "librdmacm.so.1", "libweft-sockets.so"}) {
     if (std::error_code failed; !std::filesystem::exists(folder / library, failed)) {
       fmt::print(stderr, "weft: {} is not in {}; the build is not complete\n", library,
                  folder.string());
@@ -123,9 +133,13 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
   for (const Setting& setting : kSettings) {
     const CLI::Option* option = run.get_option_no_throw(option_name(setting));
     if (option == nullptr || option->count() == 0) continue;
-    ::setenv(std::string(setting.name).c_str(), option->results().back().c_str(), 1);
+    const auto& results = option->results();
+    const std::string value =
+        is_list(setting) ? fmt::format("{}", fmt::join(results, ",")) : results.back();
+    ::setenv(std::string(setting.name).c_str(), value.c_str(), 1);
   }
   prepend("LD_LIBRARY_PATH", folder.string());
+  if (run.count("--sockets") != 0) prepend("LD_PRELOAD", folder / "libweft-sockets.so");
 #ifdef WEFT_SANITIZER_RUNTIME
   // Here the libraries are instrumented and the program is not: a sanitizer's runtime has to be the
   // first library of a process, and only the dynamic linker can put it before the program's own.

@@ -2,7 +2,7 @@
 #include "front/sockets/calls.h"
 
 #include <netinet/in.h>
-#include <rdma/rsocket.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -32,22 +32,28 @@ bool is_blocking(const Socket& socket, int flags) {
 /// A socket of the parent process, which its child can only close.
 bool is_disowned(const Socket& socket) { return socket.made_in != fork_generation(); }
 
-/// Closed sockets leave before the process does.
 struct AtExit {
-  ~AtExit() {
-    constexpr auto kPatience = std::chrono::seconds(10);
-    if (Service* service = Service::existing(); service != nullptr) {
-      sockets().for_each([](int fd, const SocketPtr& socket) { close(fd, socket, false); });
-      service->drain(kPatience);
-    }
-  }
+  ~AtExit() { leave(); }
 };
 
 }  // namespace
 
 FdTable<Socket>& sockets() {
-  static auto* table = new FdTable<Socket>;
+  static auto* table = [] {
+    // A child's table is of a moment when nobody was in it.
+    pthread_atfork([] { sockets().lock_all(); }, [] { sockets().unlock_all(); },
+                   [] { sockets().unlock_all(); });
+    return new FdTable<Socket>;
+  }();
   return *table;
+}
+
+void leave() {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  Service* service = Service::existing();
+  if (service == nullptr) return;
+  sockets().for_each([](int fd, const SocketPtr& socket) { close(fd, socket, false); });
+  service->drain(kPatience);
 }
 
 int enter(const SocketPtr& socket, int flags, int fd) {
@@ -191,9 +197,8 @@ int control(int fd, Socket& socket, int command, long argument) {
   if (result < 0) return result;
   if (command == F_SETFL) socket.nonblocking = (argument & O_NONBLOCK) != 0;
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
-    SocketPtr owner = socket.shared_from_this();
-    owner->add_number(result);
-    sockets().set(result, owner);
+    socket.add_number(result);
+    sockets().set(result, socket.shared_from_this());
   }
   return result;
 }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <csignal>
 #include <memory>
 
 #include "front/sockets/fd_table.h"
@@ -45,8 +46,13 @@ int get_option(Socket& socket, int level, int name, void* value, socklen_t* octe
 /// fcntl on a number of a socket; the argument is a number or a pointer.
 int control(int fd, Socket& socket, int command, long argument);
 
-/// poll and select on sockets of ours and other descriptors together. `wait` null: for ever.
-int poll(pollfd* fds, nfds_t count, const timespec* wait);
-int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, timespec* wait);
+/// Before the process ends: closes all, and waits until what was written has left.
+void leave();
+
+/// poll and select on sockets of ours and other descriptors together. `wait` null: for ever; select
+/// leaves there what remained. `mask` as in ppoll.
+int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask = nullptr);
+int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, timespec* wait,
+           const sigset_t* mask = nullptr);
 
 }  // namespace weft::sockets

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <ctime>
 
@@ -58,8 +59,12 @@ inline int bind(int fd, const sockaddr* address, socklen_t octets) {
 inline int connect(int fd, const sockaddr* address, socklen_t octets) {
   return static_cast<int>(syscall(SYS_connect, fd, address, octets));
 }
-inline int ppoll(pollfd* fds, nfds_t count, const timespec* wait) {
-  return static_cast<int>(syscall(SYS_ppoll, fds, count, wait, nullptr, std::size_t{0}));
+/// `mask`: the signals blocked meanwhile; null: as they are. The kernel counts up the rest.
+inline int ppoll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask = nullptr) {
+  timespec rest{};
+  if (wait != nullptr) rest = *wait;
+  return static_cast<int>(syscall(SYS_ppoll, fds, count, wait == nullptr ? nullptr : &rest, mask,
+                                  std::size_t{_NSIG / 8}));
 }
 inline int epoll_create1(int flags) { return static_cast<int>(syscall(SYS_epoll_create1, flags)); }
 inline int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {

@@ -50,7 +50,7 @@ std::vector<pollfd> begin_waits(std::vector<Polled>& polled, const pollfd* fds, 
 
 }  // namespace
 
-int poll(pollfd* fds, nfds_t count, const timespec* wait) {
+int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
   std::vector<Polled> polled;
   for (nfds_t i = 0; i < count; ++i) {
     if (auto socket = sockets().find(fds[i].fd);
@@ -58,7 +58,7 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait) {
       polled.push_back({i, std::move(socket)});
     }
   }
-  if (polled.empty()) return kernel::ppoll(fds, count, wait);
+  if (polled.empty()) return kernel::ppoll(fds, count, wait, mask);
   const auto wake_fd = own_wake_fd();
   if (!wake_fd) {
     errno = ENOMEM;
@@ -85,7 +85,7 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait) {
       waited.assign(fds, fds + count);
       for (const Polled& one : polled) waited[one.at].fd = -1;
     }
-    const int found = kernel::ppoll(waited.data(), waited.size(), rest);
+    const int found = kernel::ppoll(waited.data(), waited.size(), rest, mask);
     const int code = errno;
     if (waited.size() > count && waited[count].revents != 0) settle(*wake_fd);
     end_waits(polled, *wake_fd);
@@ -106,7 +106,8 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait) {
   }
 }
 
-int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, timespec* wait) {
+int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, timespec* wait,
+           const sigset_t* mask) {
   if (count < 0) {
     errno = EINVAL;
     return -1;
@@ -121,7 +122,7 @@ int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, t
     if (events != 0) fds.push_back({fd, static_cast<short>(events), 0});
   }
   const auto start = Clock::now();
-  const int found = poll(fds.data(), fds.size(), wait);
+  const int found = poll(fds.data(), fds.size(), wait, mask);
   if (wait != nullptr) {
     timespec room{};
     *wait = *remaining(Deadline(start + std::chrono::seconds(wait->tv_sec) +

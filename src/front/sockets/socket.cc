@@ -96,6 +96,11 @@ Result<void> Socket::bind(const sockaddr& address) {
   return {};
 }
 
+void Socket::set_fallback(std::function<void(const SocketPtr&)> fallback) {
+  std::lock_guard lock(mutex_);
+  fallback_ = std::move(fallback);
+}
+
 Result<void> Socket::listen(int backlog) {
   std::lock_guard lock(mutex_);
   const int most = std::clamp(backlog, 1, kBacklogMax);
@@ -237,6 +242,7 @@ Result<void> Socket::connect(const sockaddr& address, bool blocking) {
 void Socket::handle_event(const ConnectionEvent& event) {
   SocketPtr listener;
   SocketPtr stands;
+  std::function<void(const SocketPtr&)> instead;
   {
     std::lock_guard lock(mutex_);
     if (state_ == State::Connecting) {
@@ -258,9 +264,14 @@ void Socket::handle_event(const ConnectionEvent& event) {
       }
       gone_ = true;
     }
-    show();
-    notify();
+    if (state_ == State::Connected) fallback_ = nullptr;
+    if (state_ == State::Refused) instead.swap(fallback_);
+    if (instead == nullptr) {
+      show();
+      notify();
+    }
   }
+  if (instead != nullptr) return instead(shared_from_this());
   if (listener == nullptr) return;
   listener->enqueue(stands);
   if (stands == nullptr) close(false);
@@ -348,6 +359,7 @@ void Socket::close(bool blocking) {
     std::lock_guard lock(mutex_);
     if (closing_) return;
     closing_ = true;
+    fallback_ = nullptr;
     unclaimed.swap(accepted_);
     waits = waits || state_ == State::Listening || state_ == State::Bound;
     if (state_ == State::Connected && !abortive_ && !stream().ended()) {

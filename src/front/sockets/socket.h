@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -116,6 +117,10 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::mutex options_mutex;
   std::map<std::pair<int, int>, std::vector<std::uint8_t>> options;  ///< under options_mutex
 
+  /// What to do instead when a connection that nobody waits for is refused; in the service's
+  /// thread, once.
+  void set_fallback(std::function<void(const SocketPtr&)> fallback);
+
   // For the service.
   void handle_event(const ConnectionEvent& event);
   /// A request came: makes the connection on `id` and accepts. False: the id is to be rejected.
@@ -180,6 +185,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool v6_only_ = false;
   std::atomic<bool> abortive_{false};
   std::optional<Clock::duration> receive_wait_, send_wait_;
+
+  std::function<void(const SocketPtr&)> fallback_;
 
   // Of a listener.
   std::deque<SocketPtr> accepted_;

@@ -19,15 +19,23 @@ std::atomic<unsigned> generation{0};
 /// Registered before any other thread can ask.
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { ++generation; });
 
+/// Without a destructor: calls of the process's last moments come after those of thread_local
+/// objects, and find what is said here.
 struct WakeFd {
   int fd = -1;
   unsigned made_in = 0;
-  ~WakeFd() {
-    if (fd >= 0) kernel::close(fd);
-    fd = -1;
-  }
 };
 thread_local WakeFd own;
+
+void forget() {
+  if (own.fd >= 0) kernel::close(own.fd);
+  own.fd = -1;
+}
+
+struct AtThreadEnd {
+  ~AtThreadEnd() { forget(); }
+};
+thread_local AtThreadEnd at_thread_end;
 
 /// The kernel's own struct, without libc's wrapper, which a program may have replaced.
 struct KernelAction {
@@ -40,14 +48,12 @@ struct KernelAction {
 }  // namespace
 
 Result<int> own_wake_fd() {
-  if (own.fd >= 0 && own.made_in != generation.load(std::memory_order_relaxed)) {
-    kernel::close(own.fd);
-    own.fd = -1;
-  }
+  if (own.made_in != generation.load(std::memory_order_relaxed)) forget();
   if (own.fd < 0) {
     own.fd = kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (own.fd < 0) return Error{errno, "no descriptor to wait on"};
     own.made_in = generation.load(std::memory_order_relaxed);
+    static_cast<void>(at_thread_end);  // is made when it is first named
   }
   return own.fd;
 }

@@ -206,17 +206,21 @@ void Service::discard(rdma_cm_id* id, std::unique_ptr<VerbsLane> lane) {
 void Service::bury(SocketPtr socket, bool wait) {
   const auto wake_fd = wait ? own_wake_fd() : Result<int>(-1);
   const int waiter = wake_fd ? *wake_fd : -1;
+  bool done = false;
   {
     std::lock_guard lock(mutex_);
-    dying_.push_back({std::move(socket), Clock::now() + kLingerMax, waiter});
+    dying_.push_back({std::move(socket), Clock::now() + kLingerMax, waiter, &done});
   }
   wake(wake_);
   if (waiter < 0) return;
   for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (done) return;
+    }
     pollfd fd{waiter, POLLIN, 0};
     kernel::ppoll(&fd, 1, nullptr);
     settle(waiter);
-    if ((fd.revents & POLLIN) != 0) return;
   }
 }
 
@@ -241,7 +245,10 @@ void Service::sweep() {
   for (Dying& dying : dead) {
     forget(dying.socket);
     dying.socket->destroy();
-    if (dying.wake_fd >= 0) wake(dying.wake_fd);
+    if (dying.wake_fd < 0) continue;
+    std::lock_guard lock(mutex_);
+    *dying.done = true;
+    wake(dying.wake_fd);
   }
 }
 

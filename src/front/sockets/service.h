@@ -51,6 +51,7 @@ class Service {
     SocketPtr socket;
     Clock::time_point last;  ///< then it is destroyed, finished or not
     int wake_fd;             ///< of who waits, or -1
+    bool* done;              ///< told to who waits, with mutex_ held
   };
 
   Service() = default;

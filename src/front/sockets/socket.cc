@@ -348,8 +348,8 @@ void Socket::serve_in_background() {
     (*service)->watch(shared_from_this(), lane_->event_fd());
     watched_ = true;
   }
-  lane_->arm();
-  drive();
+  while (arm()) {
+  }
 }
 
 void Socket::close(bool blocking) {
@@ -394,8 +394,22 @@ void Socket::destroy() {
   state_ = State::Closed;
 }
 
+/// Polling an empty CQ is not free: a device that runs its protocol in such polls takes many of
+/// them for the sign that its own thread is not needed. So an armed one is believed to be empty.
 bool Socket::drive() {
   if (lane_ == nullptr) return false;
+  if (lane_->is_armed() && !lane_->take_events()) return false;
+  return poll_queue();
+}
+
+/// Arms the CQ. True: there were completions before that, and it may have to be armed again.
+bool Socket::arm() {
+  if (lane_->is_armed() && !lane_->take_events()) return false;
+  lane_->arm();
+  return poll_queue();
+}
+
+bool Socket::poll_queue() {
   const bool any = lane_->drive();
   // Over by either side's word, or failed: the connection beneath goes too.
   if (state_ == State::Connected && stream().ended() && !disconnecting_) {
@@ -412,11 +426,9 @@ bool Socket::drive() {
 void Socket::handle_completions() {
   std::lock_guard lock(mutex_);
   if (lane_ == nullptr) return;
-  lane_->take_events();
-  do {
-    drive();
-    lane_->arm();
-  } while (drive());
+  drive();
+  while (arm()) {
+  }
 }
 
 void Socket::notify() {
@@ -432,7 +444,8 @@ int Socket::begin_wait(int wake_fd) {
   std::lock_guard lock(mutex_);
   waiters_.push_back(wake_fd);
   if (lane_ == nullptr || state_ != State::Connected) return -1;
-  lane_->arm();
+  while (arm()) {
+  }
   return lane_->event_fd();
 }
 
@@ -440,7 +453,6 @@ void Socket::end_wait(int wake_fd) {
   std::lock_guard lock(mutex_);
   const auto own = std::find(waiters_.begin(), waiters_.end(), wake_fd);
   if (own != waiters_.end()) waiters_.erase(own);
-  if (lane_ != nullptr) lane_->take_events();
 }
 
 short Socket::events_now() const {

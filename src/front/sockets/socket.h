@@ -143,6 +143,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
 
   // With mutex_ held.
   bool drive();
+  bool poll_queue();
+  bool arm();
   void show();
   void notify();
   void refuse(int error);

@@ -30,10 +30,7 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
   Result<void> result;
   while (!ready()) {
     const bool connected = lane_ != nullptr && state_ == State::Connected;
-    if (connected) {
-      lane_->arm();
-      if (drive()) continue;
-    }
+    if (connected && arm()) continue;
     std::array<pollfd, 2> fds{{{*own, POLLIN, 0}, {connected ? lane_->event_fd() : -1, POLLIN, 0}}};
     lock.unlock();
     timespec room{};
@@ -41,7 +38,6 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
     const int code = errno;
     if (fds[0].revents != 0) settle(*own);
     lock.lock();
-    if (connected && fds[1].revents != 0) lane_->take_events();
     drive();
     if (ready()) break;
     if (count == 0) {

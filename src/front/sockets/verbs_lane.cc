@@ -287,14 +287,15 @@ void VerbsLane::arm() {
   armed_ = ibv_req_notify_cq(cq_, 0) == 0;
 }
 
-void VerbsLane::take_events() {
+bool VerbsLane::take_events() {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   unsigned count = 0;
   while (ibv_get_cq_event(channel_, &cq, &context) == 0) ++count;
-  if (count == 0) return;
+  if (count == 0) return false;
   armed_ = false;
   ibv_ack_cq_events(cq_, count);
+  return true;
 }
 
 }  // namespace weft::sockets

@@ -44,8 +44,10 @@ class VerbsLane final : public Lane {
   bool drive();
   /// Has the next completion make event_fd() readable; one may have come before: drive() again.
   void arm();
-  /// Takes the events that made event_fd() readable.
-  void take_events();
+  /// No completion has come since arm() and the drive() that followed, unless event_fd() says so.
+  bool is_armed() const { return armed_; }
+  /// Takes the events that made event_fd() readable. False: there was none.
+  bool take_events();
 
   bool write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) override;
   bool write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) override;

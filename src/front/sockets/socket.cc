@@ -410,7 +410,12 @@ bool Socket::arm() {
 }
 
 bool Socket::poll_queue() {
-  const bool any = lane_->drive();
+  bool any = lane_->drive();
+  // Who took the event that armed it for the service arms it again.
+  if (watched_ && !lane_->is_armed()) {
+    lane_->arm();
+    any = lane_->drive() || any;
+  }
   // Over by either side's word, or failed: the connection beneath goes too.
   if (state_ == State::Connected && stream().ended() && !disconnecting_) {
     disconnecting_ = true;
@@ -467,8 +472,10 @@ short Socket::events_now() const {
       if (stream().can_read()) events |= POLLIN | POLLRDNORM;
       if (stream().can_write()) events |= POLLOUT | POLLWRNORM;
       if (!stream().receiving() || stream().read_closed()) events |= POLLRDHUP;
-      if (stream().ended() || (!stream().receiving() && !stream().sending())) events |= POLLHUP;
-      if (stream().error() != 0 && !error_told_) events |= POLLERR;
+      // As TCP has it: a peer that left is heard by reading; both directions are over when we have
+      // ended ours too.
+      if (!stream().receiving() && stream().write_closed()) events |= POLLHUP;
+      if (stream().error() != 0) events |= error_told_ ? POLLHUP : POLLHUP | POLLERR;
       return static_cast<short>(events);
     case State::Refused:
       events = POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLRDHUP | POLLHUP;

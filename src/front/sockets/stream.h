@@ -117,6 +117,8 @@ class Stream {
   bool can_write() const { return !sending() || may_send(); }
   /// The program may still write.
   bool sending() const { return !wants_shutdown_ && !wants_leave_ && !ended(); }
+  /// The program has ended its direction itself.
+  bool write_closed() const { return wants_shutdown_ || wants_leave_; }
   /// The peer may still write.
   bool receiving() const { return receiving_ && !ended(); }
   bool read_closed() const { return read_closed_; }

@@ -173,8 +173,9 @@ int close(int fd, const SocketPtr& socket, bool linger) {
   sockets().take(fd);
   const bool owned = !is_disowned(*socket);
   const bool last = owned && socket->remove_number(fd);
+  if (last) socket->before_last_close(fd);
   const int result = kernel::close(fd);
-  if (last) socket->close(linger);
+  if (last && !socket->hand_over()) socket->close(linger);
   return result;
 }
 

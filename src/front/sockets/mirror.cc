@@ -58,6 +58,20 @@ void Mirror::show_writable(int near, bool writable) {
   full_ = !writable;
 }
 
+void Mirror::clear(int near) {
+  show_readable(near, false);
+  show_writable(near, true);
+  const int usual = 256 * 1024;
+  kernel::setsockopt(near, SOL_SOCKET, SO_SNDBUF, &usual, sizeof usual);
+}
+
+bool Mirror::is_abandoned() const {
+  if (far_ < 0 || hung_up_) return true;
+  pollfd fd{far_, 0, 0};
+  const timespec at_once{};
+  return kernel::ppoll(&fd, 1, &at_once) != 0 && (fd.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 void Mirror::show_end() {
   if (far_ < 0 || ended_) return;
   kernel::shutdown(far_, SHUT_WR);

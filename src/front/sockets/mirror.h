@@ -37,6 +37,13 @@ class Mirror {
   /// Both directions have ended.
   void show_hang_up();
 
+  /// The program's end becomes a channel for octets, for another process that has it: shows no
+  /// readiness any more. Call while a number still leads there.
+  void clear(int near);
+  /// Nobody has the program's end open.
+  bool is_abandoned() const;
+  int far() const { return far_; }
+
  private:
   int far_ = -1;
   unsigned octets_ = 0;  ///< that lie unread in the near end

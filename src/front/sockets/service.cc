@@ -19,6 +19,8 @@ namespace {
 constexpr auto kLingerMax = std::chrono::seconds(120);
 /// Epoll's data of the two descriptors that are no socket's; sockets count from 16.
 constexpr std::uint64_t kChannel = 1, kWake = 2;
+/// Marks the far end of a socket that was handed over.
+constexpr std::uint64_t kRelay = std::uint64_t{1} << 63;
 
 std::mutex making;
 Service* instance = nullptr;     // with making held
@@ -150,10 +152,15 @@ void Service::handle_readable(std::uint64_t number) {
   SocketPtr socket;
   {
     std::lock_guard lock(mutex_);
-    const auto found = watched_.find(number);
+    const auto found = watched_.find(number & ~kRelay);
     if (found != watched_.end()) socket = found->second.lock();
   }
-  if (socket != nullptr) socket->handle_completions();
+  if (socket == nullptr) return;
+  if ((number & kRelay) != 0) {
+    socket->handle_relay();
+  } else {
+    socket->handle_completions();
+  }
 }
 
 SocketPtr Service::find(rdma_cm_id* id) {
@@ -185,6 +192,13 @@ void Service::watch(const SocketPtr& socket, int event_fd) {
   event.events = EPOLLIN;
   event.data.u64 = socket->number();
   kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, event_fd, &event);
+}
+
+void Service::watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = socket->number() | kRelay;
+  kernel::epoll_ctl(epoll_, first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, far, &event);
 }
 
 void Service::unwatch(const Socket& socket, int event_fd) {

@@ -383,6 +383,7 @@ bool Socket::finished() {
 
 void Socket::destroy() {
   std::lock_guard lock(mutex_);
+  relaying_ = false;
   if (watched_ && lane_ != nullptr) {
     if (auto service = Service::get(); service) (*service)->unwatch(*this, lane_->event_fd());
   }
@@ -429,11 +430,14 @@ bool Socket::poll_queue() {
 }
 
 void Socket::handle_completions() {
-  std::lock_guard lock(mutex_);
-  if (lane_ == nullptr) return;
-  drive();
-  while (arm()) {
+  {
+    std::lock_guard lock(mutex_);
+    if (lane_ == nullptr) return;
+    drive();
+    while (arm()) {
+    }
   }
+  handle_relay();
 }
 
 void Socket::notify() {

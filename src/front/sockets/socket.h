@@ -77,6 +77,14 @@ class Socket : public std::enable_shared_from_this<Socket> {
   /// `blocking`: waits until it has left, as long as that makes progress.
   void close(bool blocking);
 
+  /// The last number in this process is about to be closed, `fd`: readiness is shown no more.
+  void before_last_close(int fd);
+  /// After it: when another process still has the descriptor, the service carries the octets between
+  /// it and the stream, until that is closed too. False: nobody has it.
+  bool hand_over();
+  /// For that other process, which may only read what was settled before it came to be.
+  const sockaddr_storage& settled_name(bool peer) const { return peer ? peer_ : local_; }
+
   // Direct placement (riomap and its kin).
   Result<std::uint64_t> map(void* memory, std::size_t octets, bool peer_writes,
                             std::optional<std::uint64_t> offset);
@@ -127,6 +135,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool handle_request(rdma_cm_id* id, Octets private_data);
   /// Its completion channel is readable.
   void handle_completions();
+  /// Its far end is ready, for a socket that was handed over.
+  void handle_relay();
   /// Ends all at once. Only the service's thread calls it, and no event comes after.
   void destroy();
   /// An accepted connection stands.
@@ -155,6 +165,9 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void established(const ConnectData& peer);
   void keep_addresses();
   void serve_in_background();
+  bool relay();
+  bool relay_out();
+  bool relay_in();
   short events_now() const;
   int near() const { return numbers_.empty() ? -1 : numbers_.front(); }
   bool publish_maps();
@@ -195,6 +208,13 @@ class Socket : public std::enable_shared_from_this<Socket> {
   unsigned backlog_ = 0;
   unsigned arriving_ = 0;          ///< requests accepted that do not stand yet
   SocketPtr listener_;             ///< of a connection that is Accepting
+
+  // Handed over to another process; see relay().
+  bool relaying_ = false;
+  bool relay_told_end_ = false;               ///< the stream's end, to the other process
+  bool relay_heard_end_ = false;              ///< the other process's, to the stream
+  std::uint32_t relay_waits_ = 0;             ///< epoll events asked for
+  std::vector<std::uint8_t> relayed_out_, relayed_in_;  ///< what did not fit yet
 
   // Direct placement.
   struct Map {

@@ -36,8 +36,26 @@ namespace libc = weft::sockets::libc;
 using weft_sockets::candidates;
 using weft_sockets::SocketPtr;
 
-SocketPtr find(int fd) { return weft_sockets::sockets().find(fd); }
-bool is_ours(int fd) { return weft_sockets::sockets().has(fd); }
+/// The socket of a descriptor, if it is this process's own.
+SocketPtr find(int fd) {
+  SocketPtr socket = weft_sockets::sockets().find(fd);
+  if (socket != nullptr && socket->made_in != weft_sockets::fork_generation()) return nullptr;
+  return socket;
+}
+bool is_ours(int fd) { return weft_sockets::sockets().has(fd) && find(fd) != nullptr; }
+
+/// A socket of the parent's, whose descriptor is here a channel to the parent.
+SocketPtr inherited(int fd) {
+  SocketPtr socket = weft_sockets::sockets().find(fd);
+  if (socket != nullptr && socket->made_in == weft_sockets::fork_generation()) return nullptr;
+  return socket;
+}
+
+int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* address,
+                   socklen_t* octets) {
+  weft_sockets::give(socket.settled_name(peer), address, octets);
+  return 0;
+}
 
 int fail(int code) {
   errno = code;
@@ -67,8 +85,8 @@ ssize_t receive_octets(weft_sockets::Socket& socket, void* to, std::size_t octet
 /// The new number leads to the same socket, or to the same candidate.
 int share(int from, int to) {
   if (to < 0 || from == to) return to;
-  if (const SocketPtr socket = find(from); socket != nullptr) {
-    socket->add_number(to);
+  if (const SocketPtr socket = weft_sockets::sockets().find(from); socket != nullptr) {
+    if (find(from) != nullptr) socket->add_number(to);
     weft_sockets::sockets().set(to, socket);
   }
   if (auto candidate = candidates().find(from); candidate != nullptr) {
@@ -200,8 +218,9 @@ WEFT_EXPORT int shutdown(int fd, int how) noexcept {
 
 WEFT_EXPORT int close(int fd) {
   if (candidates().has(fd)) candidates().take(fd);
-  if (const SocketPtr socket = find(fd); socket != nullptr) {
-    return weft_sockets::close(fd, socket, false);
+  if (weft_sockets::sockets().has(fd)) {
+    const SocketPtr socket = weft_sockets::sockets().find(fd);
+    if (socket != nullptr) return weft_sockets::close(fd, socket, false);
   }
   return libc::close(fd);
 }
@@ -417,11 +436,17 @@ WEFT_EXPORT int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) 
 // Names and options.
 WEFT_EXPORT int getsockname(int fd, sockaddr* address, socklen_t* octets) noexcept {
   const SocketPtr socket = find(fd);
+  if (const SocketPtr parents = inherited(fd); parents != nullptr) {
+    return inherited_name(*parents, false, address, octets);
+  }
   if (socket == nullptr) return libc::getsockname(fd, address, octets);
   return weft_sockets::local_name(*socket, address, octets);
 }
 WEFT_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* octets) noexcept {
   const SocketPtr socket = find(fd);
+  if (const SocketPtr parents = inherited(fd); parents != nullptr) {
+    return inherited_name(*parents, true, address, octets);
+  }
   if (socket == nullptr) return libc::getpeername(fd, address, octets);
   return weft_sockets::peer_name(*socket, address, octets);
 }
@@ -430,7 +455,8 @@ WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
   if (level == SOL_IWARP) {
     return name == IWARP_MODE ? weft_sockets::set_mode(fd, value, octets) : fail(ENOPROTOOPT);
   }
-  const SocketPtr socket = find(fd);
+  SocketPtr socket = find(fd);
+  if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
   if (socket == nullptr) return libc::setsockopt(fd, level, name, value, octets);
   return weft_sockets::set_option(*socket, level, name, value, octets);
 }
@@ -438,7 +464,8 @@ WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* 
   if (level == SOL_IWARP) {
     return name == IWARP_MODE ? weft_sockets::get_mode(fd, value, octets) : fail(ENOPROTOOPT);
   }
-  const SocketPtr socket = find(fd);
+  SocketPtr socket = find(fd);
+  if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
   if (socket == nullptr) return libc::getsockopt(fd, level, name, value, octets);
   return weft_sockets::get_option(*socket, level, name, value, octets);
 }

@@ -3,6 +3,7 @@
 A rule of `weft run --sockets` switches the sockets of one port. That they really travel over iWARP
 is seen from outside: a plain TCP client is no MPA initiator, and the listener resets it.
 """
+import glob
 import hashlib
 import os
 import random
@@ -10,6 +11,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 
 from stock import (PATIENCE, Skip, case, expect, free_port, main, need_ipv6_loopback, variants,
                    wait_until)
@@ -96,6 +98,54 @@ def socat(bench):
     switched.run("socat", "-u", f"FILE:{sent}", f"TCP:127.0.0.1:{switched.port}").succeed()
     server.succeed()
     expect(digest(sent) == digest(got), "the file arrived changed")
+
+
+@case
+def a_server_that_forks(bench):
+    """Each connection's child executes cat, which knows of nothing; the parent accepts the next."""
+    switched = Switched(bench)
+    sent = make_file(bench, "sent", 3 << 20)
+    server = switched.run("socat", f"TCP-LISTEN:{switched.port},reuseaddr,fork", "EXEC:/bin/cat")
+    server.listens(switched.port)
+    clients = []
+    for number in range(4):
+        got = os.path.join(bench.folder, f"got{number}")
+        clients.append((got, switched.run("socat", "-t", PATIENCE, f"TCP:127.0.0.1:{switched.port}",
+                                          f"OPEN:{sent},rdonly!!OPEN:{got},creat,trunc")))
+    for got, client in clients:
+        client.succeed()
+        expect(digest(got) == digest(sent), "the echo is not what was sent")
+    server.end()
+
+
+@case
+def postgresql(bench):
+    """The postmaster accepts and forks; its backends wait with epoll of their own."""
+    folders = glob.glob("/usr/lib/postgresql/*/bin")
+    if not folders:
+        raise Skip("there is no PostgreSQL on this machine")
+    # It refuses to run as root.
+    as_user = (["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+               if os.geteuid() == 0 else [])
+    if bench.plain(*as_user, bench.weft, "--version").wait() != 0:
+        raise Skip("the user postgres cannot reach this build")
+    data = tempfile.mkdtemp(prefix="weft-postgres-")
+    bench.at_end.callback(shutil.rmtree, data, ignore_errors=True)
+    if as_user:
+        shutil.chown(data, "postgres")
+    switched = Switched(bench)
+    bench.plain(*as_user, f"{folders[0]}/initdb", "-D", f"{data}/d", "-A", "trust", "-U",
+                "postgres").succeed()
+    server = bench.plain(*as_user, bench.weft, "run", "--sockets", "--iwarp-port", switched.port,
+                         "--", f"{folders[0]}/postgres", "-D", f"{data}/d", "-p", switched.port,
+                         "-k", data, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
+    server.says("ready to accept connections")
+    where = ["-h", "127.0.0.1", "-p", switched.port, "-U", "postgres", "postgres"]
+    switched.run(f"{folders[0]}/pgbench", "-i", "-q", *where).succeed()
+    client = switched.run(f"{folders[0]}/pgbench", "-c", 4, "-t", 100, *where).succeed()
+    expect("400/400" in client.output(), "not every transaction was made")
+    server.process.send_signal(signal.SIGINT)
+    server.wait()
 
 
 @case

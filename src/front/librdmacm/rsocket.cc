@@ -81,9 +81,8 @@ WEFT_EXPORT int rshutdown(int fd, int how) {
   return with(fd, [&](auto& socket) { return sockets::shutdown(socket, how); });
 }
 WEFT_EXPORT int rclose(int fd) {
-  return with(fd, [&](auto& socket) {
-    return sockets::close(fd, socket.shared_from_this(), true);
-  });
+  return with(fd,
+              [&](auto& socket) { return sockets::close(fd, socket.shared_from_this(), true); });
 }
 
 // Octets.
@@ -139,14 +138,12 @@ WEFT_EXPORT int rgetsockname(int fd, sockaddr* address, socklen_t* octets) {
   return with(fd, [&](auto& socket) { return sockets::local_name(socket, address, octets); });
 }
 WEFT_EXPORT int rsetsockopt(int fd, int level, int name, const void* value, socklen_t octets) {
-  return with(fd, [&](auto& socket) {
-    return sockets::set_option(socket, level, name, value, octets);
-  });
+  return with(
+      fd, [&](auto& socket) { return sockets::set_option(socket, level, name, value, octets); });
 }
 WEFT_EXPORT int rgetsockopt(int fd, int level, int name, void* value, socklen_t* octets) {
-  return with(fd, [&](auto& socket) {
-    return sockets::get_option(socket, level, name, value, octets);
-  });
+  return with(
+      fd, [&](auto& socket) { return sockets::get_option(socket, level, name, value, octets); });
 }
 WEFT_EXPORT int rfcntl(int fd, int command, ...) {
   va_list arguments;
@@ -177,8 +174,8 @@ WEFT_EXPORT size_t riowrite(int fd, const void* from, size_t octets, off_t offse
   const iovec part{const_cast<void*>(from), octets};
   return static_cast<size_t>(with(fd, [&](auto& socket) -> ssize_t {
     const bool blocking = !socket.nonblocking && (flags & MSG_DONTWAIT) == 0;
-    auto written = socket.write_at(sockets::Cursor({&part, 1}),
-                                   static_cast<std::uint64_t>(offset), flags, blocking);
+    auto written = socket.write_at(sockets::Cursor({&part, 1}), static_cast<std::uint64_t>(offset),
+                                   flags, blocking);
     return written ? static_cast<ssize_t>(*written) : fail(written.error().code);
   }));
 }

@@ -119,8 +119,8 @@ TEST_F(RSocketTest, SelectTakesMicrosecondsBeyondASecond) {
 }
 
 TEST_F(RSocketTest, SelectRefusesTimesThatAreNone) {
-  for (timeval wrong : {timeval{-1, 0}, timeval{0, -1},
-                        timeval{std::numeric_limits<time_t>::max(), 1'000'000}}) {
+  for (timeval wrong :
+       {timeval{-1, 0}, timeval{0, -1}, timeval{std::numeric_limits<time_t>::max(), 1'000'000}}) {
     EXPECT_EQ(select_for(&wrong), -1) << wrong.tv_sec;
     EXPECT_EQ(errno, EINVAL);
   }
@@ -184,9 +184,9 @@ TEST(RSocketMakingTest, OnlyStreamsCanBeMade) {
   struct Row {
     int domain, type, protocol, error;
   };
-  for (const Row& row : {Row{AF_UNIX, SOCK_STREAM, 0, EAFNOSUPPORT},
-                         Row{AF_INET, SOCK_DGRAM, 0, EOPNOTSUPP},
-                         Row{AF_INET, SOCK_STREAM, IPPROTO_UDP, EPROTONOSUPPORT}}) {
+  for (const Row& row :
+       {Row{AF_UNIX, SOCK_STREAM, 0, EAFNOSUPPORT}, Row{AF_INET, SOCK_DGRAM, 0, EOPNOTSUPP},
+        Row{AF_INET, SOCK_STREAM, IPPROTO_UDP, EPROTONOSUPPORT}}) {
     EXPECT_EQ(rsocket(row.domain, row.type, row.protocol), -1);
     EXPECT_EQ(errno, row.error);
   }

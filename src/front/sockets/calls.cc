@@ -30,7 +30,9 @@ bool is_blocking(const Socket& socket, int flags) {
 }
 
 /// A socket of the parent process, which its child can only close.
-bool is_disowned(const Socket& socket) { return socket.made_in != fork_generation(); }
+bool is_disowned(const Socket& socket) {
+  return socket.made_in != fork_generation();
+}
 
 struct AtExit {
   ~AtExit() { leave(); }

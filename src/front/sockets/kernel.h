@@ -18,7 +18,9 @@
 
 namespace weft::sockets::kernel {
 
-inline int close(int fd) { return static_cast<int>(syscall(SYS_close, fd)); }
+inline int close(int fd) {
+  return static_cast<int>(syscall(SYS_close, fd));
+}
 inline int dup3(int fd, int to, int flags) {
   return static_cast<int>(syscall(SYS_dup3, fd, to, flags));
 }
@@ -43,7 +45,9 @@ inline ssize_t read(int fd, void* to, std::size_t octets) {
 inline ssize_t write(int fd, const void* from, std::size_t octets) {
   return syscall(SYS_write, fd, from, octets);
 }
-inline int shutdown(int fd, int how) { return static_cast<int>(syscall(SYS_shutdown, fd, how)); }
+inline int shutdown(int fd, int how) {
+  return static_cast<int>(syscall(SYS_shutdown, fd, how));
+}
 inline int getsockname(int fd, sockaddr* address, socklen_t* octets) {
   return static_cast<int>(syscall(SYS_getsockname, fd, address, octets));
 }
@@ -66,7 +70,9 @@ inline int ppoll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t
   return static_cast<int>(syscall(SYS_ppoll, fds, count, wait == nullptr ? nullptr : &rest, mask,
                                   std::size_t{_NSIG / 8}));
 }
-inline int epoll_create1(int flags) { return static_cast<int>(syscall(SYS_epoll_create1, flags)); }
+inline int epoll_create1(int flags) {
+  return static_cast<int>(syscall(SYS_epoll_create1, flags));
+}
 inline int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
   return static_cast<int>(syscall(SYS_epoll_ctl, epoll, operation, fd, event));
 }

@@ -1,4 +1,5 @@
-// Socket options: those that mean something to a stream over RDMA, and the rest as TCP answers them.
+// Socket options: those that mean something to a stream over RDMA, and the rest as TCP answers
+// them.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <rdma/rsocket.h>
@@ -30,8 +31,7 @@ int fail(int code) {
 /// A TCP socket of the kernel's for a moment: it judges options and knows their first values.
 class Judge {
  public:
-  explicit Judge(int family)
-      : fd_(kernel::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  explicit Judge(int family) : fd_(kernel::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
   ~Judge() {
     if (fd_ >= 0) kernel::close(fd_);
   }
@@ -80,8 +80,7 @@ int get_timeout(Socket& socket, bool receiving, void* value, socklen_t* octets) 
   timeval limit{};
   if (const auto wait = socket.timeout(receiving); wait) {
     const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(*wait).count();
-    limit = {static_cast<time_t>(micros / 1'000'000),
-             static_cast<suseconds_t>(micros % 1'000'000)};
+    limit = {static_cast<time_t>(micros / 1'000'000), static_cast<suseconds_t>(micros % 1'000'000)};
   }
   return give_value(limit, value, octets);
 }
@@ -115,8 +114,7 @@ int recall(Socket& socket, int level, int name, void* value, socklen_t* octets) 
 }
 
 int set_rdma_option(Socket& socket, int name, int value) {
-  const auto entries = static_cast<std::uint16_t>(
-      std::clamp<int>(value, kEntriesMin, kEntriesMax));
+  const auto entries = static_cast<std::uint16_t>(std::clamp<int>(value, kEntriesMin, kEntriesMax));
   switch (name) {
     case RDMA_SQSIZE:
       socket.size().send_entries = entries;

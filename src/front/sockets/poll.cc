@@ -66,8 +66,8 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
   }
   Deadline deadline;
   if (wait != nullptr) {
-    deadline = Clock::now() + std::chrono::seconds(wait->tv_sec) +
-               std::chrono::nanoseconds(wait->tv_nsec);
+    deadline =
+        Clock::now() + std::chrono::seconds(wait->tv_sec) + std::chrono::nanoseconds(wait->tv_nsec);
   }
   for (bool first = true;; first = false) {
     // Ours are ready: the others are asked without waiting.

@@ -46,8 +46,8 @@ std::uint32_t announced_iomap_entries(std::uint32_t wanted) {
 std::array<std::uint8_t, ConnectData::kOctets> encode(const ConnectData& data) {
   std::array<std::uint8_t, ConnectData::kOctets> octets{};
   octets[0] = ConnectData::kVersion;
-  octets[kFlagsAt] = static_cast<std::uint8_t>((data.big_endian ? kBigEndian : 0) |
-                                               (data.has_iomap ? kIomap : 0));
+  octets[kFlagsAt] =
+      static_cast<std::uint8_t>((data.big_endian ? kBigEndian : 0) | (data.has_iomap ? kIomap : 0));
   store_be16(&octets[kCreditsAt], data.credits);
   octets[kIomapAt] = scale(data.iomap_entries);
   store_sge(&octets[kTargetAt], data.target_sgl);

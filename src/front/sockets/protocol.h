@@ -11,9 +11,9 @@ namespace weft::sockets {
 
 /// What a message tells. The other four codes are reserved: whoever sends them is no rsocket.
 enum class Op : std::uint8_t {
-  Data = 0,       ///< octets just written
-  Credits = 4,    ///< the receiver's new absolute limit; its next buffer may have been written
-  IomapEntry = 6, ///< index of the iomap entry just written
+  Data = 0,        ///< octets just written
+  Credits = 4,     ///< the receiver's new absolute limit; its next buffer may have been written
+  IomapEntry = 6,  ///< index of the iomap entry just written
   Control = 7,
 };
 
@@ -30,8 +30,12 @@ constexpr std::uint32_t make_message(Op op, std::uint32_t data) {
 constexpr std::uint32_t make_message(Control control) {
   return make_message(Op::Control, static_cast<std::uint32_t>(control));
 }
-constexpr unsigned message_op(std::uint32_t message) { return message >> kMessageDataBits; }
-constexpr std::uint32_t message_data(std::uint32_t message) { return message & kMessageDataMax; }
+constexpr unsigned message_op(std::uint32_t message) {
+  return message >> kMessageDataBits;
+}
+constexpr std::uint32_t message_data(std::uint32_t message) {
+  return message & kMessageDataMax;
+}
 
 /// A piece of memory that the other side may write. As it lies in the target SGL: host order of the
 /// side that reads it.
@@ -64,10 +68,10 @@ struct ConnectData {
 
   bool big_endian = false;
   bool has_iomap = true;
-  std::uint16_t credits = 0;          ///< receives posted
-  std::uint32_t iomap_entries = 0;    ///< behind the target SGL; see scaled()
-  Sge target_sgl;                     ///< length: its entries
-  Sge buffer;                         ///< the first half of the receive ring
+  std::uint16_t credits = 0;        ///< receives posted
+  std::uint32_t iomap_entries = 0;  ///< behind the target SGL; see scaled()
+  Sge target_sgl;                   ///< length: its entries
+  Sge buffer;                       ///< the first half of the receive ring
 };
 
 /// The size that the peer reads for a wanted one: to 128 exact, above in steps of 256.

@@ -20,8 +20,8 @@ ConnectData example() {
 
 TEST(ConnectDataTest, IsFortyOctetsInNetworkOrder) {
   const std::array<std::uint8_t, 40> expected{
-      1, 2, 0x01, 0x80, 0, 0, 0, 5,                                            //
-      1, 2, 3,    4,    5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0, 0, 0, 2,        //
+      1,    2,    0x01, 0x80, 0,    0,    0,    5,                                         //
+      1,    2,    3,    4,    5,    6,    7,    8,    0x11, 0x12, 0x13, 0x14, 0, 0, 0, 2,  //
       0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0, 1, 0, 0};
   EXPECT_EQ(encode(example()), expected);
 }

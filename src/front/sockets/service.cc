@@ -23,7 +23,7 @@ constexpr std::uint64_t kChannel = 1, kWake = 2;
 constexpr std::uint64_t kRelay = std::uint64_t{1} << 63;
 
 std::mutex making;
-Service* instance = nullptr;     // with making held
+Service* instance = nullptr;  // with making held
 unsigned instance_made_in = 0;
 
 /// Threads of a library take no signals of the program.
@@ -246,9 +246,9 @@ void Service::sweep() {
     std::lock_guard lock(mutex_);
     discarded.swap(discarded_);
     const auto now = Clock::now();
-    const auto alive = std::stable_partition(
-        dying_.begin(), dying_.end(),
-        [&](const Dying& dying) { return !dying.socket->finished() && now < dying.last; });
+    const auto alive = std::stable_partition(dying_.begin(), dying_.end(), [&](const Dying& dying) {
+      return !dying.socket->finished() && now < dying.last;
+    });
     dead.assign(std::make_move_iterator(alive), std::make_move_iterator(dying_.end()));
     dying_.erase(alive, dying_.end());
   }

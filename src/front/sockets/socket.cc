@@ -87,8 +87,8 @@ Result<void> Socket::bind(const sockaddr& address) {
   if (family_ == AF_INET6) {
     rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &only, sizeof only);
   }
-  sockaddr_storage wanted = family_ == AF_INET6 && !v6_only_ ? unmapped(address)
-                                                             : shown_as(family_, address);
+  sockaddr_storage wanted =
+      family_ == AF_INET6 && !v6_only_ ? unmapped(address) : shown_as(family_, address);
   if (rdma_bind_addr(id_, reinterpret_cast<sockaddr*>(&wanted)) != 0) {
     return Error{errno == ENODEV ? EADDRNOTAVAIL : errno, "the address cannot be bound"};
   }
@@ -230,8 +230,8 @@ Result<void> Socket::connect(const sockaddr& address, bool blocking) {
   }
   show();
   if (!blocking) return Error{EINPROGRESS, "connecting"};
-  auto waited = wait(lock, deadline(false),
-                     [this] { return state_ != State::Connecting || closing_; });
+  auto waited =
+      wait(lock, deadline(false), [this] { return state_ != State::Connecting || closing_; });
   if (!waited) return Error{waited.error().code == EAGAIN ? EINPROGRESS : EINTR, "connecting"};
   if (state_ == State::Connected) return {};
   const int code = error_ != 0 ? error_ : ECONNABORTED;
@@ -360,6 +360,8 @@ void Socket::close(bool blocking) {
     if (closing_) return;
     closing_ = true;
     fallback_ = nullptr;
+    // A signal handler may end the process while the thread it interrupted waits for this socket.
+    if (const auto own = own_wake_fd(); own) stop_waiting(*own);
     unclaimed.swap(accepted_);
     waits = waits || state_ == State::Listening || state_ == State::Bound;
     if (state_ == State::Connected && !abortive_ && !stream().ended()) {
@@ -458,10 +460,14 @@ int Socket::begin_wait(int wake_fd) {
   return lane_->event_fd();
 }
 
-void Socket::end_wait(int wake_fd) {
-  std::lock_guard lock(mutex_);
+void Socket::stop_waiting(int wake_fd) {
   const auto own = std::find(waiters_.begin(), waiters_.end(), wake_fd);
   if (own != waiters_.end()) waiters_.erase(own);
+}
+
+void Socket::end_wait(int wake_fd) {
+  std::lock_guard lock(mutex_);
+  stop_waiting(wake_fd);
 }
 
 short Socket::events_now() const {

@@ -49,7 +49,14 @@ struct ConnectionEvent {
 class Socket : public std::enable_shared_from_this<Socket> {
  public:
   enum class State : std::uint8_t {
-    Fresh, Bound, Listening, Connecting, Accepting, Connected, Refused, Closed,
+    Fresh,
+    Bound,
+    Listening,
+    Connecting,
+    Accepting,
+    Connected,
+    Refused,
+    Closed,
   };
 
   /// `family`: AF_INET or AF_INET6.
@@ -79,8 +86,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
 
   /// The last number in this process is about to be closed, `fd`: readiness is shown no more.
   void before_last_close(int fd);
-  /// After it: when another process still has the descriptor, the service carries the octets between
-  /// it and the stream, until that is closed too. False: nobody has it.
+  /// After it: when another process still has the descriptor, the service carries the octets
+  /// between it and the stream, until that is closed too. False: nobody has it.
   bool hand_over();
   /// For that other process, which may only read what was settled before it came to be.
   const sockaddr_storage& settled_name(bool peer) const { return peer ? peer_ : local_; }
@@ -157,6 +164,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool arm();
   void show();
   void notify();
+  void stop_waiting(int wake_fd);
   void refuse(int error);
   Result<void> make_id();
   Result<void> start_connecting(const sockaddr& address);
@@ -185,17 +193,17 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::unique_ptr<VerbsLane> lane_;
   Mirror mirror_;
   std::vector<int> numbers_;
-  std::vector<int> waiters_;       ///< wake descriptors
-  bool show_always_ = false;       ///< the descriptor shows the readiness
-  bool watched_ = false;           ///< the service looks after the completions
-  bool error_told_ = false;        ///< the stream's, to the program
-  bool disconnecting_ = false;     ///< rdma_disconnect was called
-  bool gone_ = false;              ///< the connection manager says that the connection ended
+  std::vector<int> waiters_;    ///< wake descriptors
+  bool show_always_ = false;    ///< the descriptor shows the readiness
+  bool watched_ = false;        ///< the service looks after the completions
+  bool error_told_ = false;     ///< the stream's, to the program
+  bool disconnecting_ = false;  ///< rdma_disconnect was called
+  bool gone_ = false;           ///< the connection manager says that the connection ended
   bool closing_ = false;
-  std::uint64_t shown_octets_ = 0; ///< unread when readiness was last shown
-  int error_ = 0;                  ///< for SO_ERROR
+  std::uint64_t shown_octets_ = 0;  ///< unread when readiness was last shown
+  int error_ = 0;                   ///< for SO_ERROR
   LaneSize size_;
-  ConnectData offer_;              ///< the peer's, while Accepting
+  ConnectData offer_;  ///< the peer's, while Accepting
   sockaddr_storage local_ = {}, peer_ = {};
   bool v6_only_ = false;
   std::atomic<bool> abortive_{false};
@@ -206,14 +214,14 @@ class Socket : public std::enable_shared_from_this<Socket> {
   // Of a listener.
   std::deque<SocketPtr> accepted_;
   unsigned backlog_ = 0;
-  unsigned arriving_ = 0;          ///< requests accepted that do not stand yet
-  SocketPtr listener_;             ///< of a connection that is Accepting
+  unsigned arriving_ = 0;  ///< requests accepted that do not stand yet
+  SocketPtr listener_;     ///< of a connection that is Accepting
 
   // Handed over to another process; see relay().
   bool relaying_ = false;
-  bool relay_told_end_ = false;               ///< the stream's end, to the other process
-  bool relay_heard_end_ = false;              ///< the other process's, to the stream
-  std::uint32_t relay_waits_ = 0;             ///< epoll events asked for
+  bool relay_told_end_ = false;                         ///< the stream's end, to the other process
+  bool relay_heard_end_ = false;                        ///< the other process's, to the stream
+  std::uint32_t relay_waits_ = 0;                       ///< epoll events asked for
   std::vector<std::uint8_t> relayed_out_, relayed_in_;  ///< what did not fit yet
 
   // Direct placement.

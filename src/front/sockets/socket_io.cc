@@ -22,8 +22,8 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
   std::unique_lock lock(mutex_);
   if (state_ == State::Connecting) {
     if (!blocking) return Error{EAGAIN, "connecting"};
-    auto waited = wait(lock, deadline(false),
-                       [this] { return state_ != State::Connecting || closing_; });
+    auto waited =
+        wait(lock, deadline(false), [this] { return state_ != State::Connecting || closing_; });
     if (!waited) return waited.error();
   }
   if (state_ != State::Connected) return Error{EPIPE, "not connected"};
@@ -55,8 +55,8 @@ Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
   std::unique_lock lock(mutex_);
   if (state_ == State::Connecting) {
     if (!blocking) return Error{EAGAIN, "connecting"};
-    auto waited = wait(lock, deadline(true),
-                       [this] { return state_ != State::Connecting || closing_; });
+    auto waited =
+        wait(lock, deadline(true), [this] { return state_ != State::Connecting || closing_; });
     if (!waited) return waited.error();
   }
   if (state_ != State::Connected) return Error{ENOTCONN, "not connected"};
@@ -170,9 +170,8 @@ Result<std::size_t> Socket::write_at(Cursor from, std::uint64_t offset, int, boo
       if (from.left() != wanted) break;
       return Error{EAGAIN, "earlier octets have to leave first"};
     }
-    auto waited = wait(lock, last, [this] {
-      return !stream().sending() || stream().direct_room() || closing_;
-    });
+    auto waited = wait(
+        lock, last, [this] { return !stream().sending() || stream().direct_room() || closing_; });
     if (!waited) return waited.error();
   }
   return wanted - from.left();

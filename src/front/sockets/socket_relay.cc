@@ -15,7 +15,9 @@ namespace {
 
 constexpr std::size_t kPieceOctets = 64 * 1024;
 
-iovec part_of(std::vector<std::uint8_t>& octets) { return {octets.data(), octets.size()}; }
+iovec part_of(std::vector<std::uint8_t>& octets) {
+  return {octets.data(), octets.size()};
+}
 
 }  // namespace
 

@@ -49,7 +49,7 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
       break;
     }
   }
-  waiters_.erase(std::find(waiters_.begin(), waiters_.end(), *own));
+  stop_waiting(*own);
   return result;
 }
 

@@ -46,10 +46,9 @@ ConnectData Stream::offer() const {
   data.big_endian = std::endian::native == std::endian::big;
   data.credits = shape_.receive_entries;
   data.iomap_entries = static_cast<std::uint32_t>(shape_.iomap.size());
-  data.target_sgl = {reinterpret_cast<std::uintptr_t>(shape_.target_sgl.data()),
-                     shape_.target_key, kTargetEntries};
-  data.buffer = {reinterpret_cast<std::uintptr_t>(shape_.receive_ring.data()),
-                 shape_.receive_key,
+  data.target_sgl = {reinterpret_cast<std::uintptr_t>(shape_.target_sgl.data()), shape_.target_key,
+                     kTargetEntries};
+  data.buffer = {reinterpret_cast<std::uintptr_t>(shape_.receive_ring.data()), shape_.receive_key,
                  static_cast<std::uint32_t>(shape_.receive_ring.size() / 2)};
   return data;
 }
@@ -186,8 +185,8 @@ void Stream::give_credits() {
   const Sge grant{reinterpret_cast<std::uintptr_t>(shape_.receive_ring.data()) + grant_at_,
                   shape_.receive_key, half};
   const Sge entry = swaps_ ? swapped(grant) : grant;
-  const Sge target{peer_sgl_.address + std::uint64_t{peer_sgl_next_} * sizeof(Sge),
-                   peer_sgl_.key, sizeof(Sge)};
+  const Sge target{peer_sgl_.address + std::uint64_t{peer_sgl_next_} * sizeof(Sge), peer_sgl_.key,
+                   sizeof(Sge)};
   peer_sgl_next_ = (peer_sgl_next_ + 1) % peer_sgl_.length;
   grant_at_ = (grant_at_ + half) % static_cast<std::uint32_t>(shape_.receive_ring.size());
   ungranted_ -= half;
@@ -230,8 +229,8 @@ bool Stream::may_send() const {
 /// The next octets of `from`, copied into the send ring; fewer than there are where the ring ends.
 Octets Stream::take_room(Cursor& from, std::size_t octets_max) {
   const std::size_t size = shape_.send_ring.size();
-  const std::size_t octets = std::min({octets_max, from.left(), size - send_used_,
-                                       size - send_head_, std::size_t{kChunkMax}});
+  const std::size_t octets = std::min(
+      {octets_max, from.left(), size - send_used_, size - send_head_, std::size_t{kChunkMax}});
   std::uint8_t* room = shape_.send_ring.data() + send_head_;
   from.copy_to(room, octets);
   send_head_ = static_cast<std::uint32_t>((send_head_ + octets) % size);

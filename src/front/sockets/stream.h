@@ -157,15 +157,15 @@ class Stream {
   int error_ = 0;
 
   // Sending.
-  bool swaps_ = false;              ///< the peer has the other byte order
-  Sge peer_sgl_;                    ///< where the peer reads what we grant
-  std::uint32_t peer_sgl_next_ = 1; ///< connecting filled entry 0
+  bool swaps_ = false;               ///< the peer has the other byte order
+  Sge peer_sgl_;                     ///< where the peer reads what we grant
+  std::uint32_t peer_sgl_next_ = 1;  ///< connecting filled entry 0
   std::uint32_t peer_iomap_entries_ = 0;
   std::array<Sge, kTargetEntries> targets_;  ///< granted to us; the first is in use
   std::uint32_t targets_count_ = 0;
-  std::uint32_t target_next_ = 1;   ///< the entry of target_sgl that the peer writes next
+  std::uint32_t target_next_ = 1;  ///< the entry of target_sgl that the peer writes next
   std::uint16_t sent_ = 0, send_limit_ = 0;
-  std::uint32_t send_head_ = 0;     ///< next free octet of the ring
+  std::uint32_t send_head_ = 0;  ///< next free octet of the ring
   std::uint32_t send_used_ = 0;
   std::uint32_t sends_open_ = 0;    ///< data, iomap and direct requests not done
   std::uint32_t control_open_ = 0;  ///< SQ entries of control requests not done
@@ -178,10 +178,10 @@ class Stream {
   std::uint32_t ungranted_ = 0;     ///< octets of the ring that the peer may not write
   std::uint64_t granted_left_ = 0;  ///< octets that it still may
   std::uint32_t grant_at_ = 0;
-  std::uint32_t consumed_ = 0;      ///< messages that the program has read
-  std::uint32_t consumed_told_ = 0; ///< when the limit was last told
-  std::uint32_t limit_told_ = 0;    ///< messages the peer may have sent in all
-  std::uint32_t arrived_ = 0;       ///< messages that count against it
+  std::uint32_t consumed_ = 0;       ///< messages that the program has read
+  std::uint32_t consumed_told_ = 0;  ///< when the limit was last told
+  std::uint32_t limit_told_ = 0;     ///< messages the peer may have sent in all
+  std::uint32_t arrived_ = 0;        ///< messages that count against it
 };
 
 }  // namespace weft::sockets

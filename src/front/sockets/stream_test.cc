@@ -293,7 +293,8 @@ TEST(HostilePeer, GrantsOfNonsenseAddressOnlyItsOwnMemory) {
   End end, peer;
   end.stream->start(*parse_connect_data(encode(peer.stream->offer())));
   end.requests.clear();
-  reinterpret_cast<Sge*>(end.targets.data())[1] = {~std::uint64_t{0}, ~std::uint32_t{0}, ~std::uint32_t{0}};
+  reinterpret_cast<Sge*>(end.targets.data())[1] = {~std::uint64_t{0}, ~std::uint32_t{0},
+                                                   ~std::uint32_t{0}};
   for (int i = 0; i < 1000; ++i) {
     end.stream->handle_message(make_message(Op::Credits, static_cast<std::uint32_t>(i * 7919)));
   }

@@ -29,9 +29,13 @@ Tag tag_of(std::uint64_t id) {
   return {static_cast<Tag::Work>(id >> 32), static_cast<std::uint32_t>(id)};
 }
 
-std::size_t whole_pages(std::size_t octets) { return (octets + kPage - 1) / kPage * kPage; }
+std::size_t whole_pages(std::size_t octets) {
+  return (octets + kPage - 1) / kPage * kPage;
+}
 
-Error world(const char* text) { return {errno != 0 ? errno : ENOMEM, text}; }
+Error world(const char* text) {
+  return {errno != 0 ? errno : ENOMEM, text};
+}
 
 }  // namespace
 
@@ -82,8 +86,8 @@ Result<void> VerbsLane::make_memory(const LaneSize& size) {
   const std::size_t messages = size.receive_entries * sizeof(std::uint32_t);
   memory_octets_ = whole_pages(size.send_octets) + whole_pages(size.receive_octets) +
                    whole_pages(messages) + whole_pages(targets);
-  memory_ = ::mmap(nullptr, memory_octets_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                   -1, 0);
+  memory_ =
+      ::mmap(nullptr, memory_octets_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory_ == MAP_FAILED) {
     memory_ = nullptr;
     return world("no memory for the rings");
@@ -201,9 +205,9 @@ bool VerbsLane::write(Octets octets, const Sge& target, std::uint32_t message, T
 }
 
 bool VerbsLane::write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) {
-  return post_write({reinterpret_cast<std::uintptr_t>(entry.data()),
-                     static_cast<std::uint32_t>(entry.size()), 0},
-                    IBV_SEND_INLINE, target, message, tag);
+  return post_write(
+      {reinterpret_cast<std::uintptr_t>(entry.data()), static_cast<std::uint32_t>(entry.size()), 0},
+      IBV_SEND_INLINE, target, message, tag);
 }
 
 bool VerbsLane::tell(std::uint32_t message, Tag tag) {
@@ -271,8 +275,7 @@ bool VerbsLane::drive() {
     if (count <= 0) break;
     any = true;
     for (int i = 0; i < count; ++i) handle(completions[static_cast<unsigned>(i)], taken_);
-    if (!taken_.empty() && !stream_->ended() &&
-        !post_receives(taken_.data(), taken_.size())) {
+    if (!taken_.empty() && !stream_->ended() && !post_receives(taken_.data(), taken_.size())) {
       stream_->handle_failure(EIO);
     }
     taken_.clear();

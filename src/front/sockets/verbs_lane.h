@@ -16,8 +16,8 @@
 
 namespace weft::sockets {
 
-/// How large a connection is made. What it costs while idle: the rings as address space (and pinned,
-/// on hardware), and some 200 octets for each entry of the queues.
+/// How large a connection is made. What it costs while idle: the rings as address space (and
+/// pinned, on hardware), and some 200 octets for each entry of the queues.
 struct LaneSize {
   std::uint32_t send_octets = 128 * 1024;
   std::uint32_t receive_octets = 128 * 1024;

@@ -82,6 +82,8 @@ bool handlers_restart() {
   return true;
 }
 
-unsigned fork_generation() { return generation.load(std::memory_order_relaxed); }
+unsigned fork_generation() {
+  return generation.load(std::memory_order_relaxed);
+}
 
 }  // namespace weft::sockets

@@ -36,10 +36,9 @@ struct Libraries {
   }
 
   void add(const dl_phdr_info& info) {
-    const std::array<std::uintptr_t, 3> ours{
-        reinterpret_cast<std::uintptr_t>(&ibv_get_device_list),
-        reinterpret_cast<std::uintptr_t>(&rdma_create_id),
-        reinterpret_cast<std::uintptr_t>(&rule_holds)};
+    const std::array<std::uintptr_t, 3> ours{reinterpret_cast<std::uintptr_t>(&ibv_get_device_list),
+                                             reinterpret_cast<std::uintptr_t>(&rdma_create_id),
+                                             reinterpret_cast<std::uintptr_t>(&rule_holds)};
     for (int i = 0; i < info.dlpi_phnum; ++i) {
       const auto& part = info.dlpi_phdr[i];
       if (part.p_type != PT_LOAD) continue;
@@ -246,8 +245,7 @@ std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t o
     // In the service's thread, when iWARP has failed: the same attempt by TCP.
     socket->set_fallback([fd, candidate, target](const SocketPtr& refused) {
       switch_back(fd, refused, *candidate);
-      kernel::connect(fd, reinterpret_cast<const sockaddr*>(&target),
-                      octets_of(target.ss_family));
+      kernel::connect(fd, reinterpret_cast<const sockaddr*>(&target), octets_of(target.ss_family));
       refused->close(false);
     });
   }

@@ -20,9 +20,9 @@ namespace weft::sockets {
 struct Candidate {
   std::mutex mutex;
   // With mutex held.
-  std::optional<int> mode;                 ///< as the program set it; empty: by the rules
-  std::map<int, epoll_event> registered;   ///< by the epoll descriptor
-  int kept = -1;                           ///< the TCP socket of one that is switched and may fall back
+  std::optional<int> mode;                ///< as the program set it; empty: by the rules
+  std::map<int, epoll_event> registered;  ///< by the epoll descriptor
+  int kept = -1;  ///< the TCP socket of one that is switched and may fall back
   ~Candidate();
 };
 

@@ -70,8 +70,7 @@ WEFT_REAL(splice, ssize_t(int, off_t*, int, off_t*, size_t, unsigned));
 WEFT_REAL(poll, int(pollfd*, nfds_t, int));
 WEFT_REAL(ppoll, int(pollfd*, nfds_t, const timespec*, const sigset_t*));
 WEFT_REAL(select, int(int, fd_set*, fd_set*, fd_set*, timeval*));
-WEFT_REAL(pselect,
-          int(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*));
+WEFT_REAL(pselect, int(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*));
 WEFT_REAL(epoll_ctl, int(int, int, int, epoll_event*));
 WEFT_REAL(getsockname, int(int, sockaddr*, socklen_t*));
 WEFT_REAL(getpeername, int(int, sockaddr*, socklen_t*));

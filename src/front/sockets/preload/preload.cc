@@ -42,7 +42,9 @@ SocketPtr find(int fd) {
   if (socket != nullptr && socket->made_in != weft_sockets::fork_generation()) return nullptr;
   return socket;
 }
-bool is_ours(int fd) { return weft_sockets::sockets().has(fd) && find(fd) != nullptr; }
+bool is_ours(int fd) {
+  return weft_sockets::sockets().has(fd) && find(fd) != nullptr;
+}
 
 /// A socket of the parent's, whose descriptor is here a channel to the parent.
 SocketPtr inherited(int fd) {
@@ -105,7 +107,9 @@ void vacate(int fd) {
   }
 }
 
-bool is_open(int fd) { return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0; }
+bool is_open(int fd) {
+  return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
+}
 
 bool any_ours(const pollfd* fds, nfds_t count) {
   for (nfds_t i = 0; i < count; ++i) {
@@ -136,9 +140,9 @@ ssize_t send_file(weft_sockets::Socket& socket, int from, off_t* offset, std::si
   off_t at = offset != nullptr ? *offset : 0;
   while (sent < octets) {
     const std::size_t wanted = std::min(piece.size(), octets - sent);
-    const ssize_t got = offset != nullptr ? ::pread(from, piece.data(), wanted, at)
-                                          : ::pread(from, piece.data(), wanted,
-                                                    ::lseek(from, 0, SEEK_CUR));
+    const ssize_t got = offset != nullptr
+                            ? ::pread(from, piece.data(), wanted, at)
+                            : ::pread(from, piece.data(), wanted, ::lseek(from, 0, SEEK_CUR));
     if (got < 0 && sent == 0) return -1;
     if (got <= 0) break;
     const ssize_t part = send_octets(socket, piece.data(), static_cast<std::size_t>(got), 0);
@@ -226,7 +230,9 @@ WEFT_EXPORT int close(int fd) {
 }
 
 // Descriptors.
-WEFT_EXPORT int dup(int fd) noexcept { return share(fd, libc::dup(fd)); }
+WEFT_EXPORT int dup(int fd) noexcept {
+  return share(fd, libc::dup(fd));
+}
 
 WEFT_EXPORT int dup2(int fd, int to) noexcept {
   if (fd != to && is_open(fd)) vacate(to);

@@ -61,8 +61,12 @@ bool rule_holds(const sockaddr& address) {
   return false;
 }
 
-bool has_rules() { return rules().ports.any(); }
+bool has_rules() {
+  return rules().ports.any();
+}
 
-bool may_fall_back() { return rules().fall_back; }
+bool may_fall_back() {
+  return rules().fall_back;
+}
 
 }  // namespace weft::sockets

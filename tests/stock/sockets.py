@@ -185,7 +185,8 @@ def asyncio_200_clients(bench):
 def iperf3(bench, options):
     switched = Switched(bench)
     server = switched.run("iperf3", "-s", "-1", "-p", switched.port).listens(switched.port)
-    switched.run("iperf3", "-c", "127.0.0.1", "-p", switched.port, "-n", "64M", *options).succeed()
+    switched.run("iperf3", "-c", "127.0.0.1", "-p", switched.port, "-n", "64M", *options,
+                 label="iperf3").succeed()
     server.succeed()
 
 

@@ -399,8 +399,11 @@ void Socket::destroy() {
 
 /// Polling an empty CQ is not free: a device that runs its protocol in such polls takes many of
 /// them for the sign that its own thread is not needed. So an armed one is believed to be empty.
+///
+/// Before both sides know the connection stands nothing is taken from it: what a fast peer has sent
+/// may only be judged once we know its offer.
 bool Socket::drive() {
-  if (lane_ == nullptr) return false;
+  if (lane_ == nullptr || state_ != State::Connected) return false;
   if (lane_->is_armed() && !lane_->take_events()) return false;
   return poll_queue();
 }

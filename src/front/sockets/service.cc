@@ -104,7 +104,7 @@ void Service::run() {
     int timeout_ms = -1;
     {
       std::lock_guard lock(mutex_);
-      if (!dying_.empty()) timeout_ms = 50;
+      if (!dying_.empty() || connecting > 0) timeout_ms = 50;
     }
     const int count = kernel::epoll_wait(epoll_, events.data(), events.size(), timeout_ms);
     for (int i = 0; i < count; ++i) {
@@ -117,6 +117,7 @@ void Service::run() {
         handle_readable(what);
       }
     }
+    if (count == 0) handle_connection_events();
     sweep();
   }
 }

@@ -11,6 +11,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,10 @@ class Service {
   void discard(rdma_cm_id* id, std::unique_ptr<VerbsLane> lane);
   /// The socket is closed: its thread destroys it when it is finished. `wait`: until it is gone.
   void bury(SocketPtr socket, bool wait);
+  /// Attempts to connect under way. While there are some the thread asks for events now and then: a
+  /// device that runs in its program's calls (`--engine inline`) keeps time in no other way.
+  static inline std::atomic<int> connecting{0};
+
   /// At exit: until all that was closed has left, at most for `patience`.
   void drain(Clock::duration patience);
 

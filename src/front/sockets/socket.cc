@@ -202,9 +202,11 @@ Result<void> Socket::start_connecting(const sockaddr& address) {
   if (auto made = make_id(); !made) return made;
   sockaddr_storage target = unmapped(address);
   state_ = State::Connecting;
+  ++Service::connecting;
   if (rdma_resolve_addr(id_, nullptr, reinterpret_cast<sockaddr*>(&target), kResolveTimeoutMs) !=
       0) {
     const int code = errno;
+    --Service::connecting;
     refuse(code);
     return Error{code, "cannot resolve the address"};
   }
@@ -247,6 +249,7 @@ void Socket::handle_event(const ConnectionEvent& event) {
     std::lock_guard lock(mutex_);
     if (state_ == State::Connecting) {
       handle_connecting(event);
+      if (state_ != State::Connecting) --Service::connecting;
     } else if (state_ == State::Accepting) {
       listener = std::move(listener_);
       if (event.type == RDMA_CM_EVENT_ESTABLISHED) {
@@ -389,6 +392,7 @@ void Socket::destroy() {
   if (watched_ && lane_ != nullptr) {
     if (auto service = Service::get(); service) (*service)->unwatch(*this, lane_->event_fd());
   }
+  if (state_ == State::Connecting) --Service::connecting;
   for (Map& map : maps_) ibv_dereg_mr(map.region);
   maps_.clear();
   lane_.reset();

@@ -79,8 +79,8 @@ std::string environment_fault() {
 }
 
 void add_run_options(CLI::App& run) {
-  run.add_flag("--sockets")->description(
-      "put iWARP beneath the program's sockets, where --iwarp-port says so");
+  run.add_flag("--sockets")
+      ->description("put iWARP beneath the program's sockets, where --iwarp-port says so");
   for (const Setting& setting : kSettings) {
     const auto help = fmt::format("{} ({}; {})", setting.help, setting.initial, setting.name);
     run.add_option(option_name(setting), help)

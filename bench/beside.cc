@@ -1,7 +1,7 @@
 // Each leg has as many trips alone as beside the stream, so the rise is one of the same minute.
 #include "bench/beside.h"
 
-#include "bench/statistics.h"
+#include "measure/statistics.h"
 
 namespace weft::bench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "bench/control.h"
 #include "bench/options.h"
-#include "bench/statistics.h"
+#include "measure/statistics.h"
 
 namespace weft::bench {
 

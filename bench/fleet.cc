@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "bench/address.h"
+#include "measure/address.h"
 
 namespace weft::bench {
 namespace {

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
+#include "measure/basics.h"
+#include "measure/usage.h"
 
 namespace weft::bench {
+
+// What `weft ping` and `weft blast` measure with as well.
+using namespace measure;
 
 enum class Work : std::uint32_t {
   WriteBandwidth,
@@ -123,27 +126,5 @@ struct Sample {
   double value = 0;                     ///< Memory and Rise: the figure itself
   double bulk = 0;                      ///< Rise: GB/s of the stream beside
 };
-
-/// User and system time of this process so far, all threads.
-double cpu_seconds();
-
-/// What ends a run. The text is one sentence for people, without a full stop.
-struct Failure : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-template <typename... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Failure(fmt::format(format, std::forward<Args>(args)...));
-}
-
-/// Throws Failure "WHAT: what errno means".
-[[noreturn]] void fail_errno(std::string_view what);
-
-/// CLOCK_MONOTONIC in nanoseconds.
-std::uint64_t now_ns();
-
-/// "64 KiB"
-std::string size_text(std::uint64_t octets);
 
 }  // namespace weft::bench

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include "bench/connections.h"
@@ -31,16 +30,8 @@ constexpr std::uint64_t kRateOctetsMax = 1024;
 constexpr std::uint64_t kRateSizes[] = {8, 16, 32, 64};
 constexpr std::uint64_t kRateBatches[] = {1, 16, 64};
 
-/// "64K": K and M are 1024s.
 std::optional<std::uint64_t> parse_size(std::string_view text) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || value == 0 || value > kSizesMax) return std::nullopt;
-  const std::string_view suffix(rest, static_cast<std::size_t>(end - rest));
-  const unsigned shift = suffix == "K" ? 10 : suffix == "M" ? 20 : 0;
-  if ((shift == 0 && !suffix.empty()) || value << shift > kSizesMax) return std::nullopt;
-  return value << shift;
+  return measure::parse_size(text, kSizesMax);
 }
 
 constexpr bool is_whole_marks(std::uint64_t octets) {

@@ -5,10 +5,12 @@
 #include <rdma/rdma_cma.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "bench/buffers.h"
 #include "bench/medium.h"
+#include "measure/rdma_link.h"
 
 namespace weft::bench {
 
@@ -23,11 +25,7 @@ inline constexpr std::uint32_t kSignalEvery = 32;
 /// throw Failure, also when any completion is not a success. Single-threaded.
 class RdmaConnection {
  public:
-  RdmaConnection(Medium::Role role, const std::string& address, Control& control,
-                 Buffers& buffers);
-  ~RdmaConnection();
-  RdmaConnection(const RdmaConnection&) = delete;
-  RdmaConnection& operator=(const RdmaConnection&) = delete;
+  RdmaConnection(Medium::Role role, const std::string& address, Control& control, Buffers& buffers);
 
   /// Posts a list. Each signalled entry's wr_id is how many entries of the send queue its
   /// completion frees; those of all entries are in flight until then.
@@ -55,29 +53,15 @@ class RdmaConnection {
   ibv_sge local(const std::byte* at, std::uint64_t octets) const;
   std::uint64_t peer_address(std::size_t offset) const { return peer_base_ + offset; }
   std::uint32_t peer_key() const { return peer_key_; }
-  std::uint32_t inline_octets() const { return inline_octets_; }
-  ibv_device* device() const { return id_->verbs->device; }
+  std::uint32_t inline_octets() const { return link_->inline_octets(); }
+  ibv_device* device() const { return link_->device(); }
 
  private:
-  void listen(const std::string& address, Control& control);
-  void connect(const std::string& address, Control& control);
-  void make_queue_pair(Buffers& buffers);
-  rdma_conn_param parameters() const;
-  /// Takes the next event, which has to be `expected`; returns the id it is about.
-  rdma_cm_id* await(rdma_cm_event_type expected);
   void post_receive_list(ibv_sge* place, std::uint32_t count);
-  void release();
 
-  rdma_event_channel* channel_ = nullptr;
-  rdma_cm_id* listener_ = nullptr;
-  rdma_cm_id* id_ = nullptr;
-  ibv_pd* pd_ = nullptr;
-  ibv_comp_channel* completions_ = nullptr;
-  ibv_cq* cq_ = nullptr;
-  unsigned events_ = 0;  ///< not acknowledged yet
-  ibv_mr* mr_ = nullptr;
-  std::uint8_t reads_max_ = 1;
-  std::uint32_t inline_octets_ = 0;
+  LinkEvents events_;
+  std::optional<RdmaListener> listener_;
+  std::optional<RdmaLink> link_;
   std::uint64_t peer_base_ = 0;
   std::uint32_t peer_key_ = 0;
   std::uint32_t in_flight_ = 0;

@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -206,6 +207,13 @@ struct Posted {
 
 /// One RNIC. Every call may come from any thread. Control calls may wait for the progress lock;
 /// doorbells and poll do not wait.
+/// What became of a thread's Device::sleep.
+enum class Slept : std::uint8_t {
+  Look,         ///< something happened: look whether it was what the thread waits for
+  Interrupted,  ///< a signal handler ran
+  NotHere,      ///< another thread does the work: wait elsewhere
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -293,6 +301,12 @@ class Device {
   /// the wait (-1: none).
   virtual void progress() = 0;
   virtual int timeout_ms() = 0;
+  /// A thread that has to wait until `events` is above 0 is the RNIC meanwhile, which saves it the
+  /// switch from the thread that would be. A cancellation point. Engine inline: always NotHere.
+  virtual Slept sleep(const std::atomic<std::uint32_t>& /*events*/) { return Slept::NotHere; }
+  /// Called after `events` was counted up. True: a thread that sleeps for it will look, and needs
+  /// no other sign.
+  virtual bool end_sleep(const std::atomic<std::uint32_t>& /*events*/) { return false; }
 };
 
 }  // namespace weft::device

@@ -51,6 +51,7 @@ std::uint32_t CompletionQueue::first_untold() const {
 }
 
 bool CompletionQueue::arm(bool solicited_only) {
+  armings_.store(armings() + 1, std::memory_order_relaxed);
   // Who arms again and again would otherwise put a hold's end off for ever.
   if (holding()) return false;
   held_ = 0;

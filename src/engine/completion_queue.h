@@ -57,6 +57,8 @@ class CompletionQueue {
 
   /// An event is owed to the next completion. Any thread may ask, and gets what was true lately.
   bool armed() const { return armed_.load(std::memory_order_relaxed); }
+  /// How often it was armed so far. Any thread.
+  std::uint32_t armings() const { return armings_.load(std::memory_order_relaxed); }
   device::CQNumber number() const { return number_; }
   std::uint64_t cookie() const { return cookie_; }
   device::Ring ring() const { return ring_; }
@@ -77,6 +79,7 @@ class CompletionQueue {
   device::Ring ring_;
   core::CQState state_ = core::CQState::Quiet;
   std::atomic<bool> armed_{false};
+  std::atomic<std::uint32_t> armings_{0};
   std::optional<std::uint32_t> announced_;  ///< the newest entry that an event accounts for
   bool moderated_ = false;
   device::CQModeration moderation_;

@@ -44,7 +44,7 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
       place_(Place::HalfOpen) {
   control_.reserve(wire::kStartupFrameOctetsMax);
   ++places_->half_open;
-  startup_.emplace(core::Role::Responder, config_, owner_.now());
+  startup_ = std::make_unique<core::Startup>(core::Role::Responder, config_, owner_.now());
 }
 
 Connection::~Connection() {
@@ -103,6 +103,7 @@ void Connection::handle_polled() {
   if (state_ != ConnectionState::Streaming) return;
   if (blocked_) return handle_stream_ready(HangUp::None);
   if (held_back_) return;
+  turn_octets_ = 0;
   const Got got = receive_once();
   if (got == Got::Nothing) return;
   // A receive that was not filled found all there was: the next poll finds what has come since.

@@ -28,6 +28,10 @@ class ConnectionOwner {
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
   virtual void handle_interest(Connection&) = 0;
   virtual void handle_deadline(Connection&) = 0;
+  /// It exchanges small messages, and waits for each: others are not to keep it waiting.
+  virtual void handle_brisk(const Connection&) = 0;
+  /// Is there another one that is brisk just now? Then a turn is a short one.
+  virtual bool turn_is_short(const Connection&) const = 0;
   /// Its descriptor is about to be closed. Until then: a descriptor that a forked child holds too
   /// would stay in the poller for ever.
   virtual void unwatch(Connection&) = 0;
@@ -155,10 +159,12 @@ class Connection {
   void try_again();
   void read_startup();
   void handle_startup_events();
+  void forget_startup();
   void handle_accepted(const core::StartupAccepted&);
   void handle_failed(const core::StartupFailed&);
   void read_stream();
   void finish_reading();
+  void note_turn();
   /// What one receive brought. Nothing: also when the stream ended, which was dealt with.
   enum class Got : std::uint8_t { Nothing, Some, More };
   Got receive_once();
@@ -192,7 +198,7 @@ class Connection {
   ConnectionOwner& owner_;
   std::unique_ptr<transport::Stream> stream_;
   core::StartupConfig config_;
-  std::optional<core::Startup> startup_;
+  std::unique_ptr<core::Startup> startup_;  ///< until the stream is established
   QueuePair* qp_ = nullptr;
   ConnectionState state_;
   std::uint64_t cookie_ = 0;
@@ -207,6 +213,7 @@ class Connection {
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   std::size_t turn_octets_ = 0;            ///< received since this connection's turn began
+  std::uint8_t small_turns_ = 0;           ///< in a row, up to the number that makes it brisk
   std::unique_ptr<TransmitBuffer> batch_;  ///< lent while unsent
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message
   /// that waits for a receive although its sender left.

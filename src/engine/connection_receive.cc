@@ -17,6 +17,9 @@ namespace {
 /// take: a peer can make each of them short.
 constexpr std::size_t kOctetsPerTurn = 4 * kReceiveOctets;
 constexpr int kReceivesPerTurn = 32;
+/// So many turns in a row that brought so little make a connection brisk.
+constexpr std::size_t kSmallTurnOctets = 4 * 1024;
+constexpr std::uint8_t kBriskTurns = 4;
 /// Payload of which this much is still to come is received straight into its place.
 constexpr std::size_t kLandingOctetsMin = 16 * 1024;
 /// So many small receives behind a landing look for the next one.
@@ -27,7 +30,8 @@ constexpr std::size_t kBuffersLentFreely = 16;
 
 void Connection::read_stream() {
   turn_octets_ = 0;
-  for (int i = 0; i < kReceivesPerTurn && turn_octets_ < kOctetsPerTurn; ++i) {
+  const std::size_t most = owner_.turn_is_short(*this) ? kOctetsPerShortTurn : kOctetsPerTurn;
+  for (int i = 0; i < kReceivesPerTurn && turn_octets_ < most; ++i) {
     if (receive_once() != Got::More) break;
   }
   finish_reading();
@@ -35,9 +39,21 @@ void Connection::read_stream() {
 
 void Connection::finish_reading() {
   if (state_ != ConnectionState::Streaming) return;
+  note_turn();
   spill_received();
   owner_.handle_interest(*this);
   owner_.handle_deadline(*this);
+}
+
+void Connection::note_turn() {
+  if (turn_octets_ == 0) return;
+  if (turn_octets_ > kSmallTurnOctets) {
+    small_turns_ = 0;
+  } else if (small_turns_ == kBriskTurns) {
+    owner_.handle_brisk(*this);
+  } else {
+    ++small_turns_;
+  }
 }
 
 /// One receive. More: the transport may have more and the core takes more.
@@ -71,7 +87,8 @@ Connection::Got Connection::receive_staged() {
 /// header of the next. Where that does not lead to a landing soon, the messages are small ones.
 std::size_t Connection::room_for_staging() {
   const ReceiveBuffer& buffer = *received_;
-  const std::size_t all = std::min(buffer.octets.size() - buffer.end, kReceiveOctets);
+  const std::size_t most = owner_.turn_is_short(*this) ? kOctetsPerShortTurn : kReceiveOctets;
+  const std::size_t all = std::min(buffer.octets.size() - buffer.end, most);
   if (header_expected_ == 0 || staged_in_a_row_++ == kStagedInARowMax) {
     header_expected_ = 0;
     return all;

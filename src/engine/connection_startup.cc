@@ -1,6 +1,7 @@
 // A connection's TCP handshake and MPA startup exchange.
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "engine/connection.h"
 
@@ -45,8 +46,9 @@ void Connection::handle_connected() {
     }
     return fail(connected.error().code, connected.error().text);
   }
+  startup_.reset(new (std::nothrow) core::Startup(core::Role::Initiator, config_, owner_.now()));
+  if (startup_ == nullptr) return fail(ENOMEM, "no memory for the MPA startup");
   state_ = ConnectionState::Startup;
-  startup_.emplace(core::Role::Initiator, config_, owner_.now());
   if (const Result<void> r = startup_->connect(private_data_, owner_.now()); !r) {
     return fail(r.error().code, r.error().text);
   }
@@ -181,6 +183,14 @@ void Connection::handle_accepted(const core::StartupAccepted& accepted) {
     owner_.handle_interest(*this);
     owner_.handle_deadline(*this);
   }
+  forget_startup();
+}
+
+/// An idle connection keeps nothing that only its beginning needed.
+void Connection::forget_startup() {
+  startup_.reset();
+  private_data_ = {};
+  if (control_.empty()) control_ = {};
 }
 
 }  // namespace weft::engine

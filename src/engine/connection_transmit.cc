@@ -24,9 +24,10 @@ constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
 /// acts on what the core asks of the stream and tells.
 void Connection::transmit() {
   core::QP& core = qp_->core();
+  const bool is_short = owner_.turn_is_short(*this);
   for (int i = 0; !blocked_ && !send_lost_; ++i) {
     if (!send_control()) break;
-    if (i == kBatchesPerTurn) {
+    if (i == (is_short ? 1 : kBatchesPerTurn)) {
       blocked_ = true;  // the turn is over; the poller finds the stream writable and gives the next
       break;
     }
@@ -43,7 +44,7 @@ void Connection::transmit() {
     const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
     const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
     core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
-                              kTransmitOctetsMax);
+                              is_short ? kOctetsPerShortTurn : kTransmitOctetsMax);
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();

@@ -16,9 +16,14 @@ namespace weft::engine {
 class Gathering {
  public:
   /// May what this doorbell rings for wait for a later call of the program? If so it counts as
-  /// waiting until handle_served.
-  bool may_wait(const device::Posted& posted) {
+  /// waiting until handle_served. `armings`: how often the QP's CQs were armed so far.
+  bool may_wait(const device::Posted& posted, std::uint32_t armings) {
     if (posted.open < kOpenMin) return false;
+    // Armed since the last post: this program sleeps between its posts.
+    if (armings_.load(std::memory_order_relaxed) != armings) {
+      armings_.store(armings, std::memory_order_relaxed);
+      return false;
+    }
     if (const std::uint32_t barred = barred_.load(std::memory_order_relaxed); barred != 0) {
       barred_.store(barred - 1, std::memory_order_relaxed);
       return false;
@@ -51,6 +56,7 @@ class Gathering {
 
   std::atomic<std::uint64_t> waiting_{0};  ///< weight of what waits
   std::atomic<std::uint32_t> barred_{0};   ///< posts to come that may not wait
+  std::atomic<std::uint32_t> armings_{0};  ///< at the last post that might have waited
   std::uint32_t penalty_ = kPenaltyMin / 2;
 };
 

@@ -1,13 +1,19 @@
 // epoll, eventfd and timerfd.
 #include "engine/poller.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
+#include "transport/tcp/syscalls.h"
+
 namespace weft::engine {
+
+namespace raw = transport::raw;
 
 namespace {
 constexpr std::uint64_t kWakeKey = 0;
@@ -48,35 +54,63 @@ void Poller::remove(int fd) {
 }
 
 std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {
-  return keep(::epoll_wait(epoll_, out.data(), static_cast<int>(out.size()), timeout_ms), out);
+  return take_and_keep(raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()),
+                                 timeout_ms, nullptr, 0),
+                       out);
+}
+
+Result<std::span<const epoll_event>> Poller::sleep(int timeout_ms, std::span<epoll_event> out) {
+  // epoll_wait itself would also end when the process is stopped and continued. ppoll and not poll:
+  // a sockets preload replaces poll with a function that may come back here.
+  pollfd watched = {epoll_, POLLIN, 0};
+  const timespec bound = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
+  if (::ppoll(&watched, 1, timeout_ms < 0 ? nullptr : &bound, nullptr) < 0) {
+    return Error{errno, "the wait was interrupted"};
+  }
+  return wait(0, out);
 }
 
 std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<epoll_event> out) {
   const timespec time = {0, static_cast<long>(timeout.count())};
-  const int n = ::epoll_pwait2(epoll_, out.data(), static_cast<int>(out.size()), &time, nullptr);
-  return n < 0 && errno != EINTR ? wait(1, out) : keep(n, out);
+  const long n = raw::call(SYS_epoll_pwait2, epoll_, out.data(), static_cast<int>(out.size()),
+                           &time, nullptr, 0);
+  return n < 0 ? wait(1, out) : take_and_keep(n, out);
 }
 
-std::span<const epoll_event> Poller::keep(int n, std::span<epoll_event> out) {
-  int kept = 0;
-  for (int i = 0; i < n; ++i) {
-    if (out[i].data.u64 == kWakeKey) {
-      std::uint64_t count;
-      if (::read(wake_, &count, sizeof count) < 0) continue;
-      continue;
-    }
-    // Not read: it stays due until whoever serves it sets it anew, so that none is missed by a
-    // thread whose clock was read a moment too early.
-    if (out[i].data.u64 == kTimerKey) continue;
-    out[kept++] = out[i];
+std::span<const epoll_event> Poller::look(std::span<epoll_event> out) {
+  return keep(
+      raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()), 0, nullptr, 0),
+      out);
+}
+
+void Poller::take_wakeup(std::span<const epoll_event> events) {
+  for (const epoll_event& event : events) {
+    if (event.data.u64 != kWakeKey) continue;
+    std::uint64_t count;
+    raw::read(wake_, &count, sizeof count);
   }
-  return out.first(static_cast<std::size_t>(kept));
+}
+
+std::span<const epoll_event> Poller::take_and_keep(long n, std::span<epoll_event> out) {
+  take_wakeup(out.first(static_cast<std::size_t>(std::max(n, 0L))));
+  return keep(n, out);
+}
+
+std::span<const epoll_event> Poller::keep(long n, std::span<epoll_event> out) {
+  std::size_t kept = 0;
+  for (long i = 0; i < n; ++i) {
+    const epoll_event& event = out[static_cast<std::size_t>(i)];
+    // The timer is not read: it stays due until whoever serves it sets it anew, so that none is
+    // missed by a thread whose clock was read a moment too early.
+    if (event.data.u64 != kWakeKey && event.data.u64 != kTimerKey) out[kept++] = event;
+  }
+  return out.first(kept);
 }
 
 void Poller::wake() {
   const std::uint64_t one = 1;
   // The counter cannot overflow in any time that matters, and EAGAIN would mean "already awake".
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
+  raw::write(wake_, &one, sizeof one);
 }
 
 Result<void> Poller::open_timer() {

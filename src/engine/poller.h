@@ -12,7 +12,8 @@
 
 namespace weft::engine {
 
-/// Threads: any call from any thread (the kernel's own rules for epoll and eventfd).
+/// Threads: any call from any thread (the kernel's own rules for epoll and eventfd), but one at a
+/// time waits. None but sleep() is a cancellation point: they are called with locks held.
 class Poller {
  public:
   Poller() = default;
@@ -29,8 +30,12 @@ class Poller {
   void remove(int fd);
   /// Waits up to timeout_ms (-1: for ever, 0: not at all). The wake-up is consumed and not listed.
   std::span<const epoll_event> wait(int timeout_ms, std::span<epoll_event> out);
-  /// The same, to less than a millisecond; a kernel before 5.11 takes a whole one.
+  /// What is there now, for who does not wait here: a wake-up is left to who does.
+  std::span<const epoll_event> look(std::span<epoll_event> out);
+  /// As wait, to less than a millisecond; a kernel before 5.11 takes a whole one.
   std::span<const epoll_event> wait_briefly(Duration timeout, std::span<epoll_event> out);
+  /// As wait(), for a program's thread: a cancellation point, and EINTR when a signal ended it.
+  Result<std::span<const epoll_event>> sleep(int timeout_ms, std::span<epoll_event> out);
   /// Ends a wait() of another thread, or the next one.
   void wake();
   /// Makes the timer; once it is there this does nothing. EMFILE, ENFILE, ENOMEM, ENOSPC.
@@ -42,8 +47,11 @@ class Poller {
   int wake_fd() const { return wake_; }
 
  private:
+  /// Takes the wake-up, if it is among what epoll_wait returned.
+  void take_wakeup(std::span<const epoll_event> events);
   /// Drops what is not a stream's or a listener's; `n` as epoll_wait returned it.
-  std::span<const epoll_event> keep(int n, std::span<epoll_event> out);
+  static std::span<const epoll_event> keep(long n, std::span<epoll_event> out);
+  std::span<const epoll_event> take_and_keep(long n, std::span<epoll_event> out);
   Result<void> control(int operation, int fd, std::uint32_t events, std::uint64_t key);
 
   int epoll_ = -1;

@@ -44,9 +44,10 @@ Result<QueuePairMemory> QueuePairMemory::make(const device::QPRequest& request,
     if (!receive) return receive.error();
     memory.receive = std::move(*receive);
   }
-  memory.core_octets = (core::QP::storage_octets(config) + 63) / 64 * 64;
-  memory.core.reset(static_cast<std::uint8_t*>(std::aligned_alloc(64, memory.core_octets)));
-  if (memory.core == nullptr) return Error{ENOMEM, "no memory for a QP of this size"};
+  const std::size_t octets = core::QP::storage_octets(config);
+  void* core = ::mmap(nullptr, octets, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (core == MAP_FAILED) return Error{ENOMEM, "no memory for a QP of this size"};
+  memory.core = {static_cast<std::uint8_t*>(core), {octets}};
   return memory;
 }
 
@@ -65,7 +66,7 @@ QueuePair::QueuePair(device::QPNumber number, const device::QPRequest& request,
       send_(storage_.send.ring()),
       receive_(storage_.receive.ring()),
       core_(config, *this, mover, memory,
-            MutableOctets(storage_.core.get(), storage_.core_octets)) {}
+            MutableOctets(storage_.core.get(), storage_.core_octets())) {}
 
 device::QPFace QueuePair::face() const {
   return {.number = number_,

@@ -1,6 +1,8 @@
 // A QP on the device side: its rings on one hand, the core's QP on the other.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -36,12 +38,15 @@ struct QueuePairMemory {
   /// ENOMEM.
   static Result<QueuePairMemory> make(const device::QPRequest&, const core::QPConfig&);
 
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
+  /// Pages of its own: of what a QP may have open only what it has open becomes real, and it does
+  /// not lie between the small objects of others.
+  struct Unmap {
+    std::size_t octets;
+    void operator()(void* p) const { ::munmap(p, octets); }
   };
   RingMemory send, receive;
-  std::unique_ptr<std::uint8_t, Free> core;
-  std::size_t core_octets = 0;
+  std::unique_ptr<std::uint8_t, Unmap> core;
+  std::size_t core_octets() const { return core.get_deleter().octets; }
 };
 
 /// Translates ring entries to work requests and completions to CQ entries.

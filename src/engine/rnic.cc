@@ -452,6 +452,7 @@ Result<void> Rnic::arm_cq(device::CQNumber number, bool solicited_only) {
   const auto it = cqs_.find(number);
   if (it == cqs_.end()) return Error{EINVAL, "no such CQ"};
   CompletionQueue& cq = *it->second;
+  note_arming();
   if (cq.arm(solicited_only)) {
     handle_cq_notify(cq);
   } else if (cq.wants_timer()) {

@@ -1,6 +1,7 @@
 // The software RNIC: device::Device over the core and a transport.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -10,13 +11,16 @@
 
 #include "core/memory/memory_table.h"
 #include "device/device.h"
+#include "engine/brisk.h"
 #include "engine/connection.h"
 #include "engine/guarded_mover.h"
 #include "engine/poller.h"
+#include "engine/poller_place.h"
 #include "engine/progress_lock.h"
 #include "engine/queue_pair.h"
 #include "engine/rendezvous.h"
 #include "engine/settings.h"
+#include "engine/thread/nap.h"
 #include "transport/transport.h"
 
 namespace weft::engine {
@@ -89,18 +93,31 @@ class Rnic final : public device::Device,
   int progress_fd() const override;
   void progress() override;
   int timeout_ms() override;
+  device::Slept sleep(const std::atomic<std::uint32_t>& events) override;
+  bool end_sleep(const std::atomic<std::uint32_t>& events) override;
+  bool sleeps_for(const std::atomic<std::uint32_t>& events) const {
+    return sleeper_.load(std::memory_order_seq_cst) == &events;
+  }
 
   // For the progress thread.
   Poller& poller() { return poller_; }
-  /// How often consumers found their CQ empty and ran the protocol themselves.
+  /// To be held while waiting in the poller.
+  PollerPlace& place() { return place_; }
+  /// How often consumers had nothing to do and ran the protocol themselves: found their CQ empty,
+  /// or slept.
   std::uint32_t empty_polls() const { return empty_polls_.load(std::memory_order_relaxed); }
+  /// How often consumers armed a CQ, and empty_polls() when they did so last.
+  std::uint32_t armings() const { return armings_.load(std::memory_order_relaxed); }
+  std::uint32_t polls_at_arming() const { return polls_at_arming_.load(std::memory_order_relaxed); }
+  /// In which the progress thread stands back.
+  Nap& nap() { return nap_; }
   /// How often consumers were in here at all, posting or polling.
   std::uint32_t consumer_entries() const {
     return consumer_entries_.load(std::memory_order_relaxed);
   }
   /// Posts wait for a later call of their program: whoever this is true for has to look whether one
   /// comes. False again by end_watch.
-  bool watched() const { return watched_.load(std::memory_order_relaxed); }
+  bool watched() const { return watched_.load(std::memory_order_seq_cst); }
   /// Changes with every post that waits.
   std::uint32_t gathered() const { return gathered_.load(std::memory_order_relaxed); }
   /// Do posts wait?
@@ -114,6 +131,7 @@ class Rnic final : public device::Device,
 
  private:
   class Entry;
+  class Sleeper;
   struct ListenerSlot;
 
   // QueuePairOwner
@@ -128,6 +146,8 @@ class Rnic final : public device::Device,
   void refresh_now() override { tick(); }
   void handle_interest(Connection&) override;
   void handle_deadline(Connection&) override;
+  void handle_brisk(const Connection&) override;
+  bool turn_is_short(const Connection&) const override;
   void unwatch(Connection&) override;
   Duration close_timeout() const override { return settings_.close_timeout; }
   void report(const device::ConnectionEvent&) override;
@@ -165,11 +185,11 @@ class Rnic final : public device::Device,
   void serve(QueuePair&);
   void poll_directly();
   void note_consumer();
+  void note_arming();
   bool gather(QueuePair&, const device::Posted&);
-  void publish_deadline() {
-    deadline_ns_.store(next_deadline_ ? next_deadline_->ns : kNoDeadline,
-                       std::memory_order_relaxed);
-  }
+  void publish_deadline();
+  void wake_waiter();
+  bool take_place();
   void serve_ready(std::span<const epoll_event> ready);
   void add_connection(std::unique_ptr<Connection>);
   void accept_all(ListenerSlot&);
@@ -186,6 +206,7 @@ class Rnic final : public device::Device,
   transport::Transport& transport_;
   GuardedMover mover_;
   Poller poller_;
+  PollerPlace place_;
   ProgressLock lock_;
   Instant now_;
 
@@ -208,9 +229,11 @@ class Rnic final : public device::Device,
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
   Rendezvous rendezvous_{*this};
+  Brisk brisk_;
   bool has_dead_ = false;
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;
+  bool deadline_moved_ = false;  ///< to an earlier time than whoever waits knows of
   std::vector<CompletionQueue*> overflowed_;
   std::vector<CompletionQueue*> moderated_;
   std::optional<Instant> hold_timer_;  ///< the poller's timer: never after the end of a hold
@@ -225,6 +248,14 @@ class Rnic final : public device::Device,
   bool forgotten_ = false;  ///< what is being served waited in vain
   std::atomic<std::uint32_t> empty_polls_{0};
   std::atomic<std::uint32_t> consumer_entries_{0};
+  std::atomic<std::uint32_t> armings_{0};
+  std::atomic<std::uint32_t> polls_at_arming_{0};
+  std::atomic<std::uint32_t> slept_at_arming_{0};  ///< of armings_, at the last sleep()
+  Nap nap_;
+  /// For what the thread in place_ sleeps, unless it is the progress thread.
+  std::atomic<const std::atomic<std::uint32_t>*> sleeper_{nullptr};
+  std::atomic<bool> sleeper_awake_{false};
+  std::array<epoll_event, 64> sleeper_events_;  ///< the sleeper's; not on a stack it may unwind
   static constexpr std::int64_t kNoDeadline = INT64_MAX;
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;

@@ -95,10 +95,11 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   mark_rung(*qp);
   if (waits) {
     // Pairs with end_watch: one of the two sees what the other did.
-    if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) poller_.wake();
+    if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) wake_waiter();
     return;
   }
-  Entry::try_enter(*this, [](Rnic& rnic) { rnic.note_consumer(); });
+  note_consumer();
+  Entry::try_enter(*this, [](Rnic&) {});
 }
 
 /// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep.
@@ -106,7 +107,9 @@ bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
   if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
     return false;
   }
-  if (!qp.gathering.may_wait(posted)) return false;
+  if (!qp.gathering.may_wait(posted, qp.send_cq().armings() + qp.receive_cq().armings())) {
+    return false;
+  }
   // Not a read-modify-write: nobody counts, it only has to change.
   gathered_.store(gathered_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
@@ -146,7 +149,19 @@ void Rnic::poll() {
   if (!entered) ::sched_yield();
 }
 
-void Rnic::note_consumer() { consumer_entries_.fetch_add(1, std::memory_order_relaxed); }
+/// Not a read-modify-write: a few that get lost among many threads do not matter.
+void Rnic::note_consumer() {
+  consumer_entries_.store(consumer_entries() + 1, std::memory_order_relaxed);
+}
+
+/// The program is about to sleep. If not in here, as it did after the last time, then outside, and
+/// the progress thread has to be awake.
+void Rnic::note_arming() {
+  const std::uint32_t before = armings();
+  polls_at_arming_.store(empty_polls(), std::memory_order_relaxed);
+  armings_.store(before + 1, std::memory_order_relaxed);
+  if (slept_at_arming_.load(std::memory_order_relaxed) != before) nap_.interrupt();
+}
 
 void Rnic::poll_directly() {
   const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
@@ -158,7 +173,8 @@ void Rnic::poll_directly() {
   }
   tick();
   std::array<epoll_event, 64> events;
-  serve_ready(poller_.wait(0, events));
+  const bool alone = settings_.engine == Placement::Inline;
+  serve_ready(alone ? poller_.wait(0, events) : poller_.look(events));
   serve_timers();
 }
 
@@ -180,7 +196,7 @@ void Rnic::progress_events(std::span<const epoll_event> ready) {
 }
 
 int Rnic::timeout_ms() {
-  const std::int64_t deadline = deadline_ns_.load(std::memory_order_relaxed);
+  const std::int64_t deadline = deadline_ns_.load(std::memory_order_seq_cst);
   if (deadline == kNoDeadline) return -1;
   timespec ts;
   clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -297,10 +313,35 @@ void Rnic::handle_deadline(Connection& c) {
   if (deadline) wake_at(*deadline);
 }
 
+void Rnic::handle_brisk(const Connection& c) {
+  if (streaming_.size() > 1) brisk_.note(&c, now_);
+}
+
+bool Rnic::turn_is_short(const Connection& c) const {
+  return streaming_.size() > 1 && brisk_.other_than(&c, now_);
+}
+
 void Rnic::wake_at(Instant deadline) {
   if (next_deadline_ && *next_deadline_ <= deadline) return;
   next_deadline_ = deadline;
-  poller_.wake();  // the thread's wait has to end earlier than it thought
+  deadline_moved_ = true;
+}
+
+/// Whoever waits has to end earlier than it thought.
+void Rnic::publish_deadline() {
+  const std::int64_t deadline = next_deadline_ ? next_deadline_->ns : kNoDeadline;
+  if (!std::exchange(deadline_moved_, false)) {
+    deadline_ns_.store(deadline, std::memory_order_relaxed);
+    return;
+  }
+  deadline_ns_.store(deadline, std::memory_order_seq_cst);
+  wake_waiter();
+}
+
+/// After a change that who takes the place sees: is somebody in it who did not?
+void Rnic::wake_waiter() {
+  if (settings_.engine == Placement::Inline) return poller_.wake();
+  if (place_.taken() && !sleeper_awake_.load(std::memory_order_relaxed)) poller_.wake();
 }
 
 /// Events that moderation has kept back for long enough.

@@ -36,6 +36,13 @@ void CompletionChannel::unlink_locked(CompletionEventState& cq) {
 
 int CompletionChannel::get(void** owner) {
   unsigned attempt = 0;
+  struct Settled {  // however the thread leaves; cancelled, too
+    CompletionChannel& channel;
+    ~Settled() {
+      std::lock_guard guard(channel.lock_);
+      channel.wake_.settle();
+    }
+  } settled{*this};
   for (;;) {
     {
       std::lock_guard guard(lock_);
@@ -44,7 +51,7 @@ int CompletionChannel::get(void** owner) {
         return 0;
       }
     }
-    if (const int code = wake_.wait(&attempt); code != 0) return code;
+    if (const int code = wake_.wait(&attempt, WakeFd::Waiting::Works); code != 0) return code;
   }
 }
 

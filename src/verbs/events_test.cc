@@ -154,6 +154,58 @@ TEST_F(ChannelTest, ASignalEndsTheWait) {
   EXPECT_EQ(code, EINTR);
 }
 
+TEST_F(ChannelTest, WhatASleeperFindsByItselfIsNotCountedAndTheRestIs) {
+  open();
+  int sleeps = 0;
+  device.on_sleep = [&] {
+    if (++sleeps == 2) {
+      channel.notify(cq_a);
+      channel.notify(cq_b);
+      EXPECT_FALSE(readable(channel.fd()));
+    }
+    return device::Slept::Look;
+  };
+  EXPECT_EQ(get(), &cq_a);
+  EXPECT_EQ(sleeps, 2);
+  EXPECT_TRUE(readable(channel.fd())) << "of the other event, whoever polls may know";
+  EXPECT_EQ(get(), &cq_b);
+  EXPECT_FALSE(readable(channel.fd()));
+  EXPECT_EQ(sleeps, 2);
+}
+
+TEST_F(ChannelTest, ASleeperThatGivesUpLeavesItsEventsCounted) {
+  open();
+  device.on_sleep = [&] {
+    channel.notify(cq_a);
+    return device::Slept::Interrupted;
+  };
+  void* owner;
+  EXPECT_EQ(channel.get(&owner), EINTR);
+  EXPECT_TRUE(readable(channel.fd()));
+  channel.retire(cq_a);
+  EXPECT_FALSE(readable(channel.fd()));
+}
+
+TEST_F(ChannelTest, WhoIsSentAwayWaitsForTheDescriptor) {
+  open();
+  std::thread notifier;
+  device.on_sleep = [&] {
+    notifier = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      channel.notify(cq_b);
+    });
+    return device::Slept::NotHere;
+  };
+  EXPECT_EQ(get(), &cq_b);
+  notifier.join();
+
+  device.on_sleep = [&] {  // sent away after it worked for its own queue
+    channel.notify(cq_a);
+    return device::Slept::NotHere;
+  };
+  EXPECT_EQ(get(), &cq_a);
+}
+
 TEST_F(ChannelTest, InlineTheWaiterDoesTheProtocolsWork) {
   device.become_inline();
   open();

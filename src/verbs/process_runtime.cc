@@ -2,6 +2,7 @@
 #include "verbs/process_runtime.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -55,6 +56,13 @@ const Interface* ProcessRuntime::remember(const Interface& seen) {
   return found != seen_interfaces_.end() ? &*found : &seen_interfaces_.emplace_back(seen);
 }
 
+const Interface* ProcessRuntime::remember(const InterfaceScan& scan, unsigned index) {
+  for (const Interface& interface : scan.interfaces) {
+    if (interface.index == index) return remember(interface);
+  }
+  return nullptr;
+}
+
 std::span<const Interface* const> ProcessRuntime::interfaces() {
   const InterfaceScan scan = scan_interfaces();
   std::lock_guard guard(lock_);
@@ -66,6 +74,13 @@ std::span<const Interface* const> ProcessRuntime::interfaces() {
 }
 
 const Interface* ProcessRuntime::interface_of(const sockaddr* local) {
+  {
+    std::lock_guard guard(lock_);
+    if (const unsigned index = index_with_address(recent_scan().addresses, local)) {
+      return remember(recent_scan_, index);
+    }
+  }
+  // Not to be seen, or not yet: look closely.
   const InterfaceScan scan = scan_interfaces();
   unsigned index = index_with_address(scan.addresses, local);
   sockaddr_storage source;
@@ -73,10 +88,19 @@ const Interface* ProcessRuntime::interface_of(const sockaddr* local) {
     index = index_with_address(scan.addresses, reinterpret_cast<const sockaddr*>(&source));
   }
   std::lock_guard guard(lock_);
-  for (const Interface& interface : scan.interfaces) {
-    if (interface.index == index) return remember(interface);
+  return remember(scan, index);
+}
+
+/// A server asks for every connection it accepts, and a scan costs as much as several of those.
+const InterfaceScan& ProcessRuntime::recent_scan() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  const std::int64_t now_ms = std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  if (now_ms >= recent_until_ms_) {
+    recent_scan_ = scan_interfaces();
+    recent_until_ms_ = now_ms + kRecentMs;
   }
-  return nullptr;
+  return recent_scan_;
 }
 
 const Interface* ProcessRuntime::interface_named(const char* name) {

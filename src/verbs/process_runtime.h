@@ -28,6 +28,7 @@ class ProcessRuntime final : public Runtime, private device::Events {
 
   std::uint32_t abi_version() const override { return kABIVersion; }
   std::span<const Interface* const> interfaces() override;
+  /// What it says of an address that stays where it is may be a tenth of a second old.
   const Interface* interface_of(const sockaddr* local) override;
   Result<device::Device*> device() override;
   /// Are the WEFT_* settings such that device() can do as they say? If not: EINVAL, and the
@@ -61,7 +62,10 @@ class ProcessRuntime final : public Runtime, private device::Events {
   static void after_fork_in_parent();
   static void after_fork_in_child();
 
+  // With lock_ held.
   const Interface* remember(const Interface& seen);
+  const Interface* remember(const InterfaceScan& scan, unsigned index);  ///< null: not in it
+  const InterfaceScan& recent_scan();
   Error say_once(int code, std::string message);
 
   std::mutex lock_;
@@ -69,6 +73,9 @@ class ProcessRuntime final : public Runtime, private device::Events {
   /// they stay valid for ever, and what was seen before is not stored again.
   std::deque<Interface> seen_interfaces_;
   std::deque<std::vector<const Interface*>> seen_lists_;
+  static constexpr std::int64_t kRecentMs = 100;
+  InterfaceScan recent_scan_;
+  std::int64_t recent_until_ms_ = 0;
 
   std::mutex device_lock_;
   std::unique_ptr<device::Device> device_;

@@ -1,15 +1,35 @@
 // An eventfd, and an epoll descriptor around it when the engine is inline.
+//
+// System calls by number where a lock is held: libc's are cancellation points.
 #include "verbs/wake_fd.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace weft::verbs {
+
+namespace {
+
+// Cannot fail: the count stays far below 2^64 and the descriptor is ours.
+void write_count(int fd, std::uint64_t count) {
+  ::syscall(SYS_write, fd, &count, sizeof count);
+}
+
+/// As ppoll and not poll: a sockets preload replaces poll with a function that may come back here.
+/// No signal mask: a signal ends the wait, as it ends the kernel's.
+int wait_for(pollfd* watched, nfds_t count, int timeout_ms) {
+  const timespec bound = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
+  return ::ppoll(watched, count, timeout_ms < 0 ? nullptr : &bound, nullptr) < 0 ? errno : 0;
+}
+
+}  // namespace
 
 WakeFd::~WakeFd() {
   if (program_fd_ >= 0 && program_fd_ != event_fd_) close(program_fd_);
@@ -38,34 +58,54 @@ Result<void> WakeFd::open(device::Device& device) {
 }
 
 void WakeFd::add(std::uint32_t events) {
-  const std::uint64_t count = events;
-  // Cannot fail: the count stays far below 2^64 and the descriptor is ours.
-  [[maybe_unused]] const ssize_t written = write(event_fd_, &count, sizeof count);
+  queued_.fetch_add(events, std::memory_order_seq_cst);
+  if (device_->end_sleep(queued_)) {
+    uncounted_ += events;
+  } else {
+    write_count(event_fd_, events);
+  }
 }
 
 void WakeFd::remove(std::uint32_t events) {
-  for (; events > 0; --events) {
+  queued_.fetch_sub(events, std::memory_order_relaxed);
+  const std::uint32_t uncounted = std::min(events, uncounted_);
+  uncounted_ -= uncounted;
+  for (events -= uncounted; events > 0; --events) {
     std::uint64_t one;
     // Does not block even on a blocking descriptor: by the invariant the count is above zero.
-    if (read(event_fd_, &one, sizeof one) < 0 && errno == EINTR) ++events;
+    if (::syscall(SYS_read, event_fd_, &one, sizeof one) < 0 && errno == EINTR) ++events;
   }
 }
 
-int WakeFd::wait(unsigned* attempt) {
-  const int progress_fd = device_->progress_fd();
-  if (progress_fd >= 0 && (*attempt)++ == 0) {
+void WakeFd::settle() {
+  if (uncounted_ > 0) write_count(event_fd_, uncounted_);
+  uncounted_ = 0;
+}
+
+int WakeFd::wait(unsigned* attempt, Waiting how) {
+  const bool is_inline = device_->progress_fd() >= 0;
+  if (is_inline && (*attempt)++ == 0) {
     device_->progress();
     return 0;
   }
-  const int flags = fcntl(program_fd_, F_GETFL);
+  const long flags = ::syscall(SYS_fcntl, program_fd_, F_GETFL);
   if (flags < 0) return errno;
   if ((flags & O_NONBLOCK) != 0) return EAGAIN;
-  pollfd watched[2] = {{event_fd_, POLLIN, 0}, {progress_fd, POLLIN, 0}};
-  const int count = progress_fd >= 0 ? 2 : 1;
-  if (poll(watched, static_cast<nfds_t>(count), count == 2 ? device_->timeout_ms() : -1) < 0) {
-    return errno;
+  if (is_inline) return wait_inline();
+  if (how == Waiting::Works) {
+    const device::Slept slept = device_->sleep(queued_);
+    if (slept != device::Slept::NotHere) return slept == device::Slept::Look ? 0 : EINTR;
+    // It worked before it had to leave, maybe for this queue.
+    if (queued_.load(std::memory_order_relaxed) > 0) return 0;
   }
-  if (count == 2) device_->progress();
+  pollfd watched = {event_fd_, POLLIN, 0};
+  return wait_for(&watched, 1, -1);
+}
+
+int WakeFd::wait_inline() {
+  pollfd watched[2] = {{event_fd_, POLLIN, 0}, {device_->progress_fd(), POLLIN, 0}};
+  if (const int code = wait_for(watched, 2, device_->timeout_ms()); code != 0) return code;
+  device_->progress();
   return 0;
 }
 

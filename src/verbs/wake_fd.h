@@ -1,7 +1,8 @@
-// The descriptor that tells a program "an event is waiting": of a completion channel, or of a
-// context's asynchronous events.
+// The descriptor that tells a program "an event is waiting": of a completion channel, of a
+// context's asynchronous events, of a connection manager's channel.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/result.h"
@@ -12,14 +13,21 @@ namespace weft::verbs {
 /// Counts the events of a queue in an eventfd, so that the program's own poll(), O_NONBLOCK and
 /// signals work as with a kernel device.
 ///
-/// Invariant: the eventfd's count is the number of queued events. The owner keeps it by calling add
-/// and remove under the lock of its queue; nobody else reads the eventfd.
+/// Invariant: the eventfd's count is the number of queued events, less those that a thread in
+/// wait() will find by itself. The owner keeps it by calling add, remove and settle under the lock
+/// of its queue; nobody else reads the eventfd.
 ///
 /// When the engine runs inline, fd() is an epoll descriptor over the eventfd and the device's
 /// progress descriptor: the program then also wakes when there is protocol work, calls for an event
 /// and by that does the work. It may find none; with O_NONBLOCK that is EAGAIN.
 class WakeFd {
  public:
+  /// What a thread does that waits.
+  enum class Waiting : std::uint8_t {
+    Works,   ///< it is the RNIC meanwhile, if no other thread is
+    Sleeps,  ///< nothing: for queues whose events are rare
+  };
+
   WakeFd() = default;
   WakeFd(const WakeFd&) = delete;
   WakeFd& operator=(const WakeFd&) = delete;
@@ -33,17 +41,23 @@ class WakeFd {
 
   void add(std::uint32_t events);
   void remove(std::uint32_t events);
+  /// Called when a thread that was in wait() takes what it found, or gives up.
+  void settle();
 
   /// Waits until an event may be there. Called without the queue's lock, after the queue was found
   /// empty, again and again until it is not; `*attempt` is 0 before the first time.
   /// Returns 0 (look again), EAGAIN (the program set O_NONBLOCK), EINTR (a signal), or another
-  /// errno.
-  int wait(unsigned* attempt);
+  /// errno. A cancellation point.
+  int wait(unsigned* attempt, Waiting how = Waiting::Sleeps);
 
  private:
+  int wait_inline();
+
   device::Device* device_ = nullptr;
   int event_fd_ = -1;
   int program_fd_ = -1;
+  std::atomic<std::uint32_t> queued_{0};
+  std::uint32_t uncounted_ = 0;  ///< of the queued ones: not in the eventfd
 };
 
 }  // namespace weft::verbs

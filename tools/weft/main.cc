@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/devices.h"
+#include "weft/measure.h"
 #include "weft/run.h"
 #include "weft/suggest.h"
 
@@ -27,6 +28,10 @@ Examples, in two terminals of one machine:
 
   weft run --crc off --markers on -- ib_send_lat -R  settings hold for one program
   weft devices --json                                what there is, for scripts
+
+  weft ping                                          latency: a server, and its client
+  weft ping 127.0.0.1
+  weft blast 127.0.0.1 --op write --size 64K         throughput (its server: weft blast)
 
 Settings may also stand in the environment (WEFT_CRC=off); options win. See: weft run --help
 )";
@@ -79,11 +84,21 @@ int run_main(int argc, char** argv) {
   run->footer(kRunFooter);
   run->allow_extras();
   add_run_options(*run);
+  run->add_flag("--sockets")
+      ->description("put iWARP beneath the program's sockets, where --iwarp-port says so");
 
   bool json = false;
   CLI::App* devices = app.add_subcommand("devices", "list the RDMA devices of this machine");
   devices->add_flag("--json", json, "for programs");
   devices->allow_extras();
+
+  MeasureOptions ping_options, blast_options;
+  CLI::App* ping = app.add_subcommand("ping", "measure latency: one message to and fro");
+  add_measure_options(*ping, measure::Tool::Ping, ping_options);
+  ping->allow_extras();
+  CLI::App* blast = app.add_subcommand("blast", "measure throughput: as many messages as may be");
+  add_measure_options(*blast, measure::Tool::Blast, blast_options);
+  blast->allow_extras();
 
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
@@ -97,13 +112,21 @@ int run_main(int argc, char** argv) {
     words.assign(1, "run");
     words.insert(words.end(), split.options.begin(), split.options.end());
   }
+  for (const CLI::App* command_app : {ping, blast}) {
+    if (words[0] == command_app->get_name()) words = complete_switches(*command_app, words);
+  }
+  const auto help_of = [&] {
+    const auto parsed = app.get_subcommands();
+    return parsed.empty() ? std::string("weft --help")
+                          : "weft " + parsed.front()->get_name() + " --help";
+  };
   try {
     std::reverse(words.begin(), words.end());  // the order in which CLI11 takes a vector
     app.parse(words);
   } catch (const CLI::Success& wanted) {
     return app.exit(wanted);  // --help and --version
   } catch (const CLI::ParseError& error) {
-    return usage_error(error.what(), run->parsed() ? "weft run --help" : "weft --help");
+    return usage_error(error.what(), help_of());
   }
   const auto check = [](const CLI::App& parsed, const std::string& help) {
     const auto extra = parsed.remaining();
@@ -118,7 +141,10 @@ int run_main(int argc, char** argv) {
   }
   if (run->parsed()) return exec_command(*run, command);
   if (devices->parsed()) return list_devices(json);
-  return usage_error("which command? There are run and devices");
+  const std::vector<std::string> whole(argv, argv + argc);
+  if (ping->parsed()) return measure_command(*ping, ping_options, whole);
+  if (blast->parsed()) return measure_command(*blast, blast_options, whole);
+  return usage_error("which command? There are run, devices, ping and blast");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <weft/settings.h>
 
 #include "weft/suggest.h"
+#include "weft/verbs_choice.h"
 
 namespace weft::tools {
 namespace {
@@ -40,23 +41,6 @@ bool is_switch(const CLI::Option& option) {
   return option.get_type_name() == "on|off";
 }
 
-/// The folder of the drop-in libraries, or empty: ../lib seen from this program.
-std::filesystem::path library_folder() {
-  std::error_code failed;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (failed) return {};
-  return program.parent_path().parent_path() / "lib";
-}
-
-/// Puts `first` in front of what the variable, a list with colons, holds.
-void prepend(const char* variable, std::string first) {
-  if (const char* before = std::getenv(variable); before != nullptr && *before != '\0') {
-    first += ":";
-    first += before;
-  }
-  ::setenv(variable, first.c_str(), 1);
-}
-
 }  // namespace
 
 std::string environment_fault() {
@@ -78,12 +62,11 @@ std::string environment_fault() {
   return {};
 }
 
-void add_run_options(CLI::App& run) {
-  run.add_flag("--sockets")
-      ->description("put iWARP beneath the program's sockets, where --iwarp-port says so");
+void add_run_options(CLI::App& app, const std::string& group) {
   for (const Setting& setting : kSettings) {
     const auto help = fmt::format("{} ({}; {})", setting.help, setting.initial, setting.name);
-    run.add_option(option_name(setting), help)
+    app.add_option(option_name(setting), help)
+        ->group(group)
         ->type_name(std::string(setting.values))
         ->check([&setting](const std::string& value) {
           return accepts(setting, value) ? std::string()
@@ -117,6 +100,38 @@ RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::str
   return split;
 }
 
+void apply_settings(const CLI::App& app) {
+  for (const Setting& setting : kSettings) {
+    const CLI::Option* option = app.get_option_no_throw(option_name(setting));
+    if (option == nullptr || option->count() == 0) continue;
+    const auto& results = option->results();
+    const std::string value =
+        is_list(setting) ? fmt::format("{}", fmt::join(results, ",")) : results.back();
+    ::setenv(std::string(setting.name).c_str(), value.c_str(), 1);
+  }
+}
+
+std::string given_setting(const CLI::App& app) {
+  for (const Setting& setting : kSettings) {
+    const CLI::Option* option = app.get_option_no_throw(option_name(setting));
+    if (option != nullptr && option->count() > 0) return option_name(setting);
+  }
+  return {};
+}
+
+std::vector<std::string> complete_switches(const CLI::App& app,
+                                           const std::vector<std::string>& words) {
+  std::vector<std::string> whole;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    whole.push_back(*word);
+    const CLI::Option* option = app.get_option_no_throw(*word);
+    if (option == nullptr || !is_switch(*option)) continue;
+    const bool has_value = word + 1 != words.end() && (*(word + 1) == "on" || *(word + 1) == "off");
+    whole.back() += "=" + (has_value ? *++word : std::string("on"));
+  }
+  return whole;
+}
+
 int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
   if (command.empty()) {
     return usage_error("run what? A program is missing, as in: weft run -- rping -s -v",
@@ -130,14 +145,7 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
       return 126;
     }
   }
-  for (const Setting& setting : kSettings) {
-    const CLI::Option* option = run.get_option_no_throw(option_name(setting));
-    if (option == nullptr || option->count() == 0) continue;
-    const auto& results = option->results();
-    const std::string value =
-        is_list(setting) ? fmt::format("{}", fmt::join(results, ",")) : results.back();
-    ::setenv(std::string(setting.name).c_str(), value.c_str(), 1);
-  }
+  apply_settings(run);
   prepend("LD_LIBRARY_PATH", folder.string());
   if (run.count("--sockets") != 0) prepend("LD_PRELOAD", folder / "libweft-sockets.so");
 #ifdef WEFT_SANITIZER_RUNTIME

@@ -18,8 +18,19 @@ struct RunArguments {
 /// that the program's options need no quoting. `arguments` is what follows "run".
 RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::string>& arguments);
 
-/// Adds one option per WEFT_* setting (WEFT_ENGINE is --engine) to `run`.
-void add_run_options(CLI::App& run);
+/// Adds one option per WEFT_* setting (WEFT_ENGINE is --engine) to a command, in a group of its
+/// help.
+void add_run_options(CLI::App& app, const std::string& group = "OPTIONS");
+
+/// Puts what those options say into the environment.
+void apply_settings(const CLI::App& app);
+
+/// The first of those options that was given, or empty.
+std::string given_setting(const CLI::App& app);
+
+/// A command's words with "=on" behind an on|off option that has no value.
+std::vector<std::string> complete_switches(const CLI::App& app,
+                                           const std::vector<std::string>& words);
 
 /// The first WEFT_* variable that is unknown or has a value that cannot be, as a sentence; else
 /// empty. The libraries would refuse it too, but only after a program has started.

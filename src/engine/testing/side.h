@@ -55,6 +55,7 @@ class Side final : public device::Events {
   void handle_completion_event(std::uint64_t) override {
     const std::scoped_lock hold(mutex_);
     ++cq_events;
+    if (on_completion_event) on_completion_event();
   }
   void handle_async_event(const device::AsyncEvent& event) override {
     const std::scoped_lock hold(mutex_);
@@ -63,6 +64,7 @@ class Side final : public device::Events {
   void handle_connection_event(const device::ConnectionEvent& event) override {
     const std::scoped_lock hold(mutex_);
     connection_events.push_back({event, {event.private_data.begin(), event.private_data.end()}});
+    if (on_connection_event) on_connection_event();
   }
 
   QPHandle make_qp(std::uint64_t cookie = 1, device::SRQNumber srq = 0, std::uint32_t depth = 64) {
@@ -184,6 +186,8 @@ class Side final : public device::Events {
   }
 
   std::function<void()> peer_progress;  ///< the other side's, when both run in this thread
+  /// Run in whatever thread reports, and set while nothing is to be reported.
+  std::function<void()> on_completion_event, on_connection_event;
 
  private:
   transport::TCPTransport tcp_;

@@ -16,9 +16,13 @@
 namespace weft::engine {
 
 namespace {
-/// This many empty polls since the last look mean that a consumer polls in a loop. A program that
-/// polls once in a while, or that finds a completion every time, makes fewer.
+/// This many empty polls since the last look, and since a CQ was armed, mean that a consumer polls
+/// in a loop. A program that polls once in a while, or once more before it sleeps or looks at
+/// memory, or that finds a completion every time, makes fewer.
 constexpr std::uint32_t kLoopPolls = 4;
+/// As do this many calls of whatever kind. While we do the work, a program that is busy with what
+/// we bring never finds its CQ empty.
+constexpr std::uint32_t kLoopEntries = 16;
 constexpr int kStandBackUsMin = 100;
 constexpr int kStandBackUsMax = 1000;
 /// While posts gather: a program that stops polling may have left one lying.
@@ -89,6 +93,7 @@ ProgressThread::ProgressThread(Rnic& rnic) : rnic_(rnic) {
 
 ProgressThread::~ProgressThread() {
   stop_.store(true, std::memory_order_release);
+  rnic_.place().close();
   rnic_.poller().wake();
   thread_.join();
 }
@@ -104,25 +109,29 @@ void ProgressThread::run() {
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 
   std::array<epoll_event, 64> events;
-  std::uint32_t seen = rnic_.empty_polls();
-  std::uint32_t entries = rnic_.consumer_entries();
+  look();
   while (!stop_.load(std::memory_order_acquire)) {
+    if (!rnic_.place().try_take()) {
+      // A program's thread sleeps in the poller. When it gets up it will often be back soon.
+      rnic_.place().await();
+      stand_back();
+      continue;
+    }
     const bool watched = rnic_.watched();
     const std::span<const epoll_event> ready =
         watched ? rnic_.poller().wait_briefly(kForgottenAfter, events)
                 : rnic_.poller().wait(rnic_.timeout_ms(), events);
+    const bool displaced = rnic_.place().leave();
     if (watched) look_after_posts();
-    const std::uint32_t polls = rnic_.empty_polls();
-    if (polls - seen >= kLoopPolls) {
+    if (displaced || consumers_poll()) {
       stand_back();
-    } else if (only_room_to_send(ready) && rnic_.consumer_entries() != entries) {
+    } else if (only_room_to_send(ready) && rnic_.consumer_entries() != entries_seen_) {
       // A consumer that keeps the stream full comes back by itself, to post or to poll.
       pause(kStandBackUsMin);
-      entries = rnic_.consumer_entries();
+      look();
       continue;
     }
-    entries = rnic_.consumer_entries();
-    seen = rnic_.empty_polls();
+    look();
     // To go in only to look would send what waits for the posts behind it.
     if (watched && ready.empty() && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
@@ -144,15 +153,30 @@ void ProgressThread::look_after_posts() {
   }
 }
 
+void ProgressThread::look() {
+  polls_seen_ = rnic_.empty_polls();
+  armings_seen_ = rnic_.armings();
+  entries_seen_ = rnic_.consumer_entries();
+}
+
+bool ProgressThread::consumers_poll() const {
+  if (rnic_.consumer_entries() - entries_seen_ >= kLoopEntries) return true;
+  const std::uint32_t polls = rnic_.empty_polls();
+  const bool armed = rnic_.armings() != armings_seen_;
+  const std::uint32_t since_arming = armed ? polls - rnic_.polls_at_arming() : kLoopPolls;
+  return std::min(polls - polls_seen_, since_arming) >= kLoopPolls;
+}
+
 void ProgressThread::stand_back() {
   int pause_us = kStandBackUsMin;
-  std::uint32_t seen = rnic_.empty_polls();
+  look();
   while (!stop_.load(std::memory_order_acquire)) {
-    pause(pause_us);
-    const std::uint32_t polls = rnic_.empty_polls();
-    // One is enough to go on: a poll that had much to send or receive takes long.
-    if (polls == seen) return;
-    seen = polls;
+    rnic_.nap().wait(pause_us);
+    // One poll is enough to go on, even of a program that arms: one that had much to send or
+    // receive takes long.
+    const bool slept = rnic_.nap().take_interruption();
+    if ((slept || rnic_.empty_polls() == polls_seen_) && !rnic_.place().wished()) return;
+    look();
     pause_us = std::min(pause_us * 2, rnic_.watched() ? kStandBackUsWatched : kStandBackUsMax);
   }
 }

@@ -12,8 +12,8 @@ namespace weft::engine {
 class Rnic;
 
 /// Waits in the poller and serves what comes. While a consumer polls its CQ in a loop (and so does
-/// the work itself, without a thread switch) it keeps out of the way and only looks in now and
-/// then.
+/// the work itself, without a thread switch), or sleeps for an event and does the work whenever it
+/// wakes, it keeps out of the way and only looks in now and then.
 class ProgressThread {
  public:
   explicit ProgressThread(Rnic& rnic);
@@ -23,12 +23,17 @@ class ProgressThread {
 
  private:
   void run();
+  /// Remembers what consumers did so far.
+  void look();
+  /// Have they polled in a loop since the last look?
+  bool consumers_poll() const;
   /// Returns once consumers have stopped polling in a loop.
   void stand_back();
   /// Are there posts that wait for their program's next call, and does it not come?
   void look_after_posts();
 
   Rnic& rnic_;
+  std::uint32_t polls_seen_ = 0, armings_seen_ = 0, entries_seen_ = 0;
   std::uint32_t gathered_seen_ = 0;
   Instant looked_;
   std::atomic<bool> stop_{false};

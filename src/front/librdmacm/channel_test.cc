@@ -95,6 +95,36 @@ TEST_F(Channel, WaitingThreadMayBeCancelled) {
   waiter.join();
 }
 
+TEST_F(Channel, AThreadThatComesTooLateIsLeftWaitingToo) {
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  sigaction(SIGUSR1, &action, &before);
+  rdma_event_channel* gone = rdma_create_event_channel();
+  rdma_destroy_event_channel(gone);
+  std::atomic<int> error{0};
+  std::thread late([&] {
+    rdma_cm_event* event = nullptr;
+    error = rdma_get_cm_event(gone, &event) == 0 ? -1 : errno;
+  });
+  while (error == 0) {
+    pthread_kill(late.native_handle(), SIGUSR1);
+    std::this_thread::sleep_for(1ms);
+  }
+  late.join();
+  EXPECT_EQ(error, EINTR);
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_F(Channel, ChannelsComeAndGoWithoutEnd) {
+  const int first = channel->fd;
+  for (int i = 0; i < 100; ++i) {
+    rdma_event_channel* passing = rdma_create_event_channel();
+    ASSERT_NE(passing, nullptr);
+    EXPECT_LT(passing->fd, first + 8) << "descriptors are given back at once";
+    rdma_destroy_event_channel(passing);
+  }
+}
+
 TEST_F(Channel, DestroyingAnIdDropsItsEvents) {
   rdma_cm_id* kept = make_id();
   rdma_cm_id* gone = make_id();

@@ -59,6 +59,7 @@ namespace device = weft::device;
 WEFT_EXPORT int rdma_connect(rdma_cm_id* public_id, rdma_conn_param* param) {
   if (public_id == nullptr) return fail(EINVAL);
   Id& id = Id::of(public_id);
+  const Waiting waiting(id);
   if (!id.advance(IdState::RouteResolved, IdState::Connecting)) return fail(EINVAL);
   auto request = make_request(id, param, {id.bound->ird_max, id.bound->ord_max});
   if (!request) {
@@ -69,22 +70,22 @@ WEFT_EXPORT int rdma_connect(rdma_cm_id* public_id, rdma_conn_param* param) {
   id.drop_port();  // the connection binds it itself
   sockaddr_storage local = id.route.addr.src_storage;
   if (id.port_picked) set_port(reinterpret_cast<sockaddr&>(local), 0);
-  auto connection = id.manager.device().connect(reinterpret_cast<const sockaddr*>(&local),
-                                                &id.target(), *request, id.handle);
+  Manager& manager = id.manager;
+  const std::uint64_t handle = id.handle;
+  auto connection = manager.device().connect(reinterpret_cast<const sockaddr*>(&local),
+                                             &id.target(), *request, handle);
   if (!connection) {
     id.set_state(IdState::RouteResolved);
     return fail(connection.error());
   }
-  {
-    std::lock_guard lock(id.manager.mutex);
-    id.connection = *connection;
-  }
-  return complete(id);
+  manager.give_connection(handle, *connection);
+  return waiting.complete(id);
 }
 
 WEFT_EXPORT int rdma_accept(rdma_cm_id* public_id, rdma_conn_param* param) {
   if (public_id == nullptr) return fail(EINVAL);
   Id& id = Id::of(public_id);
+  const Waiting waiting(id);
   if (!id.advance(IdState::Requested, IdState::Accepting)) return fail(EINVAL);
   auto request = make_request(id, param, {id.offered_ird, id.offered_ord});
   if (!request) {
@@ -96,7 +97,7 @@ WEFT_EXPORT int rdma_accept(rdma_cm_id* public_id, rdma_conn_param* param) {
     id.set_state(IdState::Requested);
     return fail(accepted.error());
   }
-  return complete(id);
+  return waiting.complete(id);
 }
 
 WEFT_EXPORT int rdma_reject(rdma_cm_id* public_id, const void* private_data,
@@ -126,6 +127,7 @@ WEFT_EXPORT int rdma_reject_ece(rdma_cm_id* id, const void* private_data,
 WEFT_EXPORT int rdma_disconnect(rdma_cm_id* public_id) {
   if (public_id == nullptr) return fail(EINVAL);
   Id& id = Id::of(public_id);
+  const Waiting waiting(id);
   device::ConnectionNumber connection = 0;
   bool event_comes = false;
   {
@@ -152,8 +154,8 @@ WEFT_EXPORT int rdma_disconnect(rdma_cm_id* public_id) {
   if (!ended && ended.error().code != ENOTCONN && ended.error().code != EINVAL) {
     return fail(ended.error());
   }
-  if (!id.synchronous || !event_comes) return 0;
-  const int result = complete(id);
+  if (!waiting || !event_comes) return 0;
+  const int result = waiting.complete(id);
   // However it ended, it is over, which is what was asked for.
   const bool over = id.event != nullptr && id.event->event == RDMA_CM_EVENT_DISCONNECTED;
   return over ? 0 : result;

@@ -86,6 +86,36 @@ TEST_F(Connect, CmtimesOrderDestroysTheQPBeforeTheEvent) {
   rdma_destroy_id(listener);
 }
 
+// As cmtime's: one thread starts operations, another takes the events and may be faster.
+TEST_F(Connect, AnEventsTakerMayDestroyTheIdBeforeTheCallReturns) {
+  rdma_cm_id* listener = listen();
+  rdma_conn_param param = parameters();
+
+  rdma_cm_id* refused = resolve(1);  // nobody listens there
+  create_qp(refused);
+  rnic().before_return = [&] {
+    EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED), refused);
+    destroy(refused);
+  };
+  EXPECT_EQ(rdma_connect(refused, &param), 0);
+
+  rdma_cm_id* active = resolve(port(listener));
+  create_qp(active);
+  ASSERT_EQ(rdma_connect(active, &param), 0);
+  rdma_cm_id* passive = expect_and_ack(RDMA_CM_EVENT_CONNECT_REQUEST);
+  create_qp(passive);
+  rnic().before_return = [&] {
+    EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_ESTABLISHED), active);
+    EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_ESTABLISHED), passive);
+    destroy(passive);
+  };
+  EXPECT_EQ(rdma_accept(passive, &param), 0);
+  EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_DISCONNECTED), active);
+  destroy(active);
+  rdma_destroy_id(listener);
+  EXPECT_TRUE(rnic().connections.empty()) << "both connections are given back";
+}
+
 TEST_F(Connect, DestroyingTheQPAloneDisconnectsBothIds) {
   rdma_cm_id* listener = listen();
   Pair pair = connected(listener);

@@ -1,14 +1,10 @@
 // Queueing, waiting and the descriptors of an event channel.
 #include "front/librdmacm/event_channel.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "front/librdmacm/address.h"
@@ -16,36 +12,25 @@
 #include "front/librdmacm/id.h"
 
 namespace weft::front::cm {
-namespace {
 
 /// Holds a channel while a thread waits on it; also when the thread is cancelled.
-class Waiter {
+class EventChannel::Waiter {
  public:
-  explicit Waiter(EventChannel& channel) : channel_(channel) { channel_.add_reference(); }
-  ~Waiter() { channel_.drop_reference(); }
+  /// With a reference, which it drops.
+  explicit Waiter(EventChannel& channel) : channel_(channel) {}
+  ~Waiter() {
+    {
+      std::lock_guard lock(channel_.manager.mutex);
+      if (!channel_.manager.disowned()) channel_.wake_->settle();
+    }
+    channel_.drop_reference();
+  }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
  private:
   EventChannel& channel_;
 };
-
-/// -1: not inline or not possible; errno is set.
-int epoll_over(int event_fd, int progress_fd) {
-  const int fd = epoll_create1(EPOLL_CLOEXEC);
-  if (fd < 0) return -1;
-  for (const int watched : {event_fd, progress_fd}) {
-    epoll_event interest{};
-    interest.events = EPOLLIN;
-    if (epoll_ctl(fd, EPOLL_CTL_ADD, watched, &interest) != 0) {
-      close_socket(fd);
-      return -1;
-    }
-  }
-  return fd;
-}
-
-}  // namespace
 
 Event::Event(Id& owner_, rdma_cm_event_type type, int status_)
     : rdma_cm_event{}, owner(&owner_), private_data{} {
@@ -65,25 +50,12 @@ void Event::set_private_data(Octets data) {
 Result<EventChannel*> EventChannel::create(Manager& manager) {
   auto* channel = new (std::nothrow) EventChannel(manager);
   if (channel == nullptr) return Error{ENOMEM, "no memory for a channel"};
-  // Not EFD_NONBLOCK: the flag belongs to the program, which may set it on our only descriptor.
-  channel->event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-  channel->fd = channel->event_fd_;
-  if (channel->event_fd_ >= 0 && manager.is_inline()) {
-    channel->fd = epoll_over(channel->event_fd_, manager.progress_fd());
-  }
-  if (channel->fd < 0) {
-    const Error error{errno, "no descriptor for a channel"};
+  if (const auto opened = channel->wake_->open(manager.device()); !opened) {
     channel->drop_reference();
-    return error;
+    return opened.error();
   }
+  channel->fd = channel->wake_->fd();
   return channel;
-}
-
-EventChannel::~EventChannel() {
-  // By the library call, as they were made: neither is a socket, and a thread sanitizer has to see
-  // that the number is free again.
-  if (fd >= 0 && fd != event_fd_) ::close(fd);
-  if (event_fd_ >= 0) ::close(event_fd_);
 }
 
 void EventChannel::add_reference() {
@@ -91,25 +63,44 @@ void EventChannel::add_reference() {
   ++references_;
 }
 
+bool EventChannel::try_add_reference() {
+  std::lock_guard lock(manager.mutex);
+  if (references_ == 0) return false;
+  ++references_;
+  return true;
+}
+
 void EventChannel::drop_reference() {
+  bool ruin = false;
   {
     std::lock_guard lock(manager.mutex);
     if (--references_ > 0) return;
+    ruin = destroyed_;
   }
-  delete this;
+  if (!ruin) {
+    delete this;
+    return;
+  }
+  wake_.reset();  // nobody gets at it any more; without the mutex, since closing may be cancelled
+  std::lock_guard lock(manager.mutex);
+  manager.leave_ruin(this);
+}
+
+void EventChannel::destroy() {
+  {
+    std::lock_guard lock(manager.mutex);
+    destroyed_ = true;
+  }
+  drop_reference();
 }
 
 void EventChannel::push(std::unique_ptr<Event> event) {
   queue_.push_back(std::move(event));
-  // Cannot block: the count is that of the queue, far below its limit of 2^64.
-  if (!manager.disowned()) eventfd_write(event_fd_, 1);
+  if (!manager.disowned()) wake_->add(1);
 }
 
 void EventChannel::consume() {
-  // Cannot block: only called for an event that was counted, and only with the mutex held.
-  if (manager.disowned()) return;  // the count is the parent's
-  eventfd_t ignored;
-  eventfd_read(event_fd_, &ignored);
+  if (!manager.disowned()) wake_->remove(1);  // else the count is the parent's
 }
 
 std::unique_ptr<Event> EventChannel::pop() {
@@ -130,37 +121,21 @@ std::unique_ptr<Event> EventChannel::try_next() {
   return event;
 }
 
-Result<void> EventChannel::wait() {
-  // ppoll and not poll: a sockets preload replaces poll with a function that may come back here.
-  // No signal mask: a signal ends the wait, as it ends the kernel's.
-  pollfd watched[2] = {{event_fd_, POLLIN, 0}, {manager.progress_fd(), POLLIN, 0}};
-  timespec bound{};
-  const timespec* timeout = nullptr;
-  if (manager.is_inline()) {
-    if (const int ms = manager.device().timeout_ms(); ms >= 0) {
-      bound = {ms / 1000, ms % 1000 * 1'000'000L};
-      timeout = &bound;
-    }
-  }
-  if (ppoll(watched, manager.is_inline() ? 2 : 1, timeout, nullptr) < 0) {
-    return Error{errno, "the wait for an event was interrupted"};
-  }
-  return {};
+Error EventChannel::be_left_waiting() {
+  ::ppoll(nullptr, 0, nullptr, nullptr);
+  return {errno, "the wait for an event was interrupted"};
 }
 
 Result<std::unique_ptr<Event>> EventChannel::next() {
   if (manager.disowned()) return Error{EIO, "the channel is the parent process's"};
+  if (!try_add_reference()) return be_left_waiting();
   const Waiter waiter(*this);
-  const bool blocking = (syscall(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK) == 0;
-  for (;;) {
+  for (unsigned attempt = 0;;) {
     manager.release_abandoned();
     if (auto event = try_next()) return event;
-    if (manager.is_inline()) {
-      manager.device().progress();
-      if (auto event = try_next()) return event;
+    if (const int code = wake_->wait(&attempt, verbs::WakeFd::Waiting::Works); code != 0) {
+      return Error{code, "no event"};
     }
-    if (!blocking) return Error{EAGAIN, "no event"};
-    if (auto waited = wait(); !waited) return waited.error();
   }
 }
 

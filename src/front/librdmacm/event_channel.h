@@ -6,10 +6,12 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
 #include "front/librdmacm/manager.h"
+#include "verbs/wake_fd.h"
 
 namespace weft::front::cm {
 
@@ -30,12 +32,12 @@ struct Event final : rdma_cm_event {
   std::array<std::uint8_t, 256> private_data;  ///< zeros follow the data
 };
 
-/// One rdma_event_channel. The descriptor is an eventfd that counts the queued events, or, when the
-/// engine is inline, an epoll descriptor over it and the device's progress descriptor: then it may
-/// be readable though no event is there yet, and rdma_get_cm_event runs the device.
+/// One rdma_event_channel. Its descriptor is a WakeFd's; inline it may be readable though no event
+/// is there yet.
 ///
-/// Lives until the program destroyed it, its last id is gone and nobody waits on it: a thread that
-/// still waits is left waiting, as the kernel leaves it.
+/// Works until the program destroyed it, its last id is gone and nobody waits on it: a thread that
+/// still waits is left waiting, as the kernel leaves it. So is one that comes a moment too late, as
+/// rping's may when its main thread is ending: the object stays among the manager's ruins for that.
 struct EventChannel final : rdma_event_channel {
   static EventChannel& of(rdma_event_channel* channel) {
     return *static_cast<EventChannel*>(channel);
@@ -46,6 +48,8 @@ struct EventChannel final : rdma_event_channel {
   // Without Manager::mutex.
   void add_reference();
   void drop_reference();
+  /// By the program: drops the creator's reference.
+  void destroy();
 
   // With Manager::mutex held.
   void push(std::unique_ptr<Event> event);
@@ -74,16 +78,23 @@ struct EventChannel final : rdma_event_channel {
 
  private:
   explicit EventChannel(Manager& manager_) : rdma_event_channel{}, manager(manager_) {}
-  ~EventChannel();
+  friend class Manager;  // frees ruins
+  ~EventChannel() = default;
+
+  class Waiter;
 
   std::unique_ptr<Event> try_next();
-  Result<void> wait();
   void consume();
 
-  int event_fd_ = -1;
+  /// False: the channel is a ruin.
+  bool try_add_reference();
+  static Error be_left_waiting();
+
   // With Manager::mutex held.
+  std::optional<verbs::WakeFd> wake_{std::in_place};
   unsigned references_ = 1;
-  std::deque<std::unique_ptr<Event>> queue_;  ///< as many as event_fd_ counts
+  bool destroyed_ = false;
+  std::deque<std::unique_ptr<Event>> queue_;  ///< what wake_ counts
 };
 
 }  // namespace weft::front::cm

@@ -155,7 +155,7 @@ WEFT_EXPORT rdma_event_channel* rdma_create_event_channel() {
 }
 
 WEFT_EXPORT void rdma_destroy_event_channel(rdma_event_channel* channel) {
-  if (channel != nullptr) EventChannel::of(channel).drop_reference();
+  if (channel != nullptr) EventChannel::of(channel).destroy();
 }
 
 WEFT_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,

@@ -95,8 +95,18 @@ struct Id final : rdma_cm_id {
 /// Gives back an event that was handed out; the owner may be gone afterwards.
 void acknowledge(Event* event);
 
-/// A synchronous id waits for the event of the operation just started and keeps it in `event`;
-/// gives 0, or -1 with the event's errno. On other ids: 0 at once.
-int complete(Id& id);
+/// How an operation on an id ends: a synchronous id waits for the event, others return at once.
+/// Made before the operation starts: once its event is out, the thread that takes it may destroy an
+/// asynchronous id, and the one that started the operation must not look at the id again.
+class Waiting {
+ public:
+  explicit Waiting(const Id& id) : synchronous_(id.synchronous) {}
+  explicit operator bool() const { return synchronous_; }
+  /// Keeps the event in id.event; gives 0, or -1 with the event's errno. Otherwise 0 at once.
+  int complete(Id& id) const;
+
+ private:
+  const bool synchronous_;
+};
 
 }  // namespace weft::front::cm

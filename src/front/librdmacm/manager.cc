@@ -106,6 +106,20 @@ void Manager::release_abandoned() {
   }
 }
 
+void Manager::leave_ruin(EventChannel* channel) {
+  constexpr std::size_t kRuinsMax = 16;
+  ruins_.push_back(channel);
+  if (ruins_.size() <= kRuinsMax) return;
+  delete ruins_.front();
+  ruins_.pop_front();
+}
+
+void Manager::give_connection(std::uint64_t handle, device::ConnectionNumber connection) {
+  std::lock_guard lock(mutex);
+  const auto found = ids_.find(handle);
+  if (found != ids_.end()) found->second->connection = connection;
+}
+
 void Manager::handle_connection_event(const device::ConnectionEvent& event) {
   using device::ConnectionEventKind;
   std::lock_guard lock(mutex);

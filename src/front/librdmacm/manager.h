@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -29,6 +30,7 @@
 namespace weft::front::cm {
 
 struct Event;
+struct EventChannel;
 struct Id;
 
 class Manager final : public verbs::ConnectionEvents {
@@ -53,9 +55,14 @@ class Manager final : public verbs::ConnectionEvents {
   /// Gives the id its handle, the cookie of its connections and listeners.
   void add(Id& id);
   void remove(Id& id);
+  /// Keeps a destroyed channel for threads that come too late, and frees one of long ago.
+  void leave_ruin(EventChannel* channel);
   /// Queues an event on its owner's channel.
   void queue(Event* event);
 
+  /// Without mutex: tells the id which connection it just started, unless an event of it was faster
+  /// and the id is gone already.
+  void give_connection(std::uint64_t handle, device::ConnectionNumber connection);
   /// Without mutex: resets the connections nobody will answer. handle_connection_event cannot do
   /// that itself.
   void release_abandoned();
@@ -83,6 +90,7 @@ class Manager final : public verbs::ConnectionEvents {
   std::unordered_map<std::uint64_t, Id*> ids_;
   std::uint64_t last_handle_ = 0;
   std::vector<device::ConnectionNumber> abandoned_;
+  std::deque<EventChannel*> ruins_;
 };
 
 }  // namespace weft::front::cm

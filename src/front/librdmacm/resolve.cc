@@ -107,6 +107,7 @@ WEFT_EXPORT int rdma_resolve_addr(rdma_cm_id* public_id, sockaddr* source, socka
   if (public_id == nullptr || target == nullptr) return fail(EINVAL);
   if (address_octets(*target) == 0) return fail(EAFNOSUPPORT);
   Id& id = Id::of(public_id);
+  const Waiting waiting(id);
   if (is_datagram(id)) return fail(EOPNOTSUPP);
   const bool has_source = source != nullptr && source->sa_family != AF_UNSPEC;
   if (has_source && source->sa_family != target->sa_family) return fail(EINVAL);
@@ -133,19 +134,20 @@ WEFT_EXPORT int rdma_resolve_addr(rdma_cm_id* public_id, sockaddr* source, socka
     id.set_state(id.source().sa_family == AF_UNSPEC ? IdState::Idle : IdState::Bound);
     id.report(RDMA_CM_EVENT_ADDR_ERROR, -found.error().code);
   }
-  return complete(id);
+  return waiting.complete(id);
 }
 
 WEFT_EXPORT int rdma_resolve_route(rdma_cm_id* public_id, int /*timeout_ms*/) {
   if (public_id == nullptr) return fail(EINVAL);
   Id& id = Id::of(public_id);
+  const Waiting waiting(id);
   if (!id.advance(IdState::AddressResolved, IdState::RouteResolved)) return fail(EINVAL);
   if (!make_path(id)) {
     id.set_state(IdState::AddressResolved);
     return fail(ENOMEM);
   }
   id.report(RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-  return complete(id);
+  return waiting.complete(id);
 }
 
 WEFT_EXPORT ibv_context** rdma_get_devices(int* count) {

@@ -9,8 +9,8 @@
 
 namespace weft::front::cm {
 
-int complete(Id& id) {
-  if (!id.synchronous) return 0;
+int Waiting::complete(Id& id) const {
+  if (!synchronous_) return 0;
   id.acknowledge_kept_event();
   if (rdma_get_cm_event(id.channel, &id.event) != 0) return -1;
   if (id.event->status == 0) return 0;

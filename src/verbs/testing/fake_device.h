@@ -42,6 +42,16 @@ class FakeDevice final : public device::Device {
   std::function<void()> on_poll;
   /// Runs inside progress().
   std::function<void()> on_progress;
+  /// Runs inside sleep(), and its answer. While it runs, the sleeper will look.
+  std::function<device::Slept()> on_sleep;
+  device::Slept sleep(const std::atomic<std::uint32_t>&) override {
+    if (!on_sleep) return device::Slept::NotHere;
+    asleep_ = true;
+    const device::Slept slept = on_sleep();
+    asleep_ = false;
+    return slept;
+  }
+  bool end_sleep(const std::atomic<std::uint32_t>&) override { return asleep_; }
   /// Engine inline: has a progress descriptor from now on.
   void become_inline() { progress_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
   void signal_progress() {
@@ -279,6 +289,7 @@ class FakeDevice final : public device::Device {
   int timeout_ms() override { return -1; }
 
  private:
+  std::atomic<bool> asleep_{false};
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <utility>
 
 #include "front/librdmacm/address.h"
 #include "front/librdmacm/find_runtime.h"
@@ -112,6 +113,7 @@ Result<ConnectionNumber> FakeDevice::connect(const sockaddr* local, const sockad
     ConnectionEvent failed{ConnectionEventKind::Failed, number, cookie,
                            connect_fails_with != 0 ? connect_fails_with : ECONNREFUSED};
     report(failed);
+    run_before_return();
     return number;
   }
   const ConnectionNumber passive = ++last_number_;
@@ -125,7 +127,12 @@ Result<ConnectionNumber> FakeDevice::connect(const sockaddr* local, const sockad
   requested.local = show_mapped ? mapped(stored.remote) : stored.remote;
   requested.peer = show_mapped ? mapped(stored.local) : stored.local;
   report(requested);
+  run_before_return();
   return number;
+}
+
+void FakeDevice::run_before_return() {
+  if (const auto run = std::exchange(before_return, nullptr)) run();
 }
 
 Result<void> FakeDevice::accept(ConnectionNumber number, const device::ConnectRequest& request,
@@ -157,6 +164,7 @@ Result<void> FakeDevice::accept(ConnectionNumber number, const device::ConnectRe
   there.peer = active.remote;
   report(there);
   report(here);
+  run_before_return();
   return {};
 }
 

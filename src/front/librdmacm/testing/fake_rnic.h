@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -32,6 +33,8 @@ class FakeDevice final : public device::Device {
   verbs::ConnectionEvents* sink = nullptr;
   int connect_fails_with = 0;       ///< errno of the Failed event of the next connects
   bool hold_requests = false;       ///< connects get no answer
+  /// Runs once, when the next connect or accept has reported its events and not yet returned.
+  std::function<void()> before_return;
   bool tell_depths = true;
   bool show_mapped = false;         ///< requests show IPv4 addresses mapped into IPv6
   std::vector<std::pair<device::QPNumber, device::QPCommand>> commands;
@@ -112,6 +115,7 @@ class FakeDevice final : public device::Device {
 
   static Error unused() { return {ENOSYS, "not part of the fake"}; }
   void end(device::ConnectionNumber number);
+  void run_before_return();
 
   std::recursive_mutex progress_lock_;  ///< recursive: the fake reports from within calls
   int progress_fd_ = -1;

@@ -1,5 +1,5 @@
 // By getaddrinfo, which knows scopes such as fe80::1%eth0 too.
-#include "bench/address.h"
+#include "measure/address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -7,9 +7,9 @@
 
 #include <cstring>
 
-#include "bench/leg.h"
+#include "measure/basics.h"
 
-namespace weft::bench {
+namespace weft::measure {
 
 Address parse_address(const std::string& text, std::uint16_t port) {
   addrinfo hints{}, *found = nullptr;
@@ -31,4 +31,4 @@ std::uint16_t port_of(const Address& address) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(address.storage).sin_port);
 }
 
-}  // namespace weft::bench
+}  // namespace weft::measure

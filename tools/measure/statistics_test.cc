@@ -1,9 +1,9 @@
 // Medians, percentiles, and ratios that belong to their round.
-#include "bench/statistics.h"
+#include "measure/statistics.h"
 
 #include <gtest/gtest.h>
 
-namespace weft::bench {
+namespace weft::measure {
 namespace {
 
 TEST(Median, IsTheMiddleOneOrTheMeanOfTwo) {
@@ -37,4 +37,4 @@ TEST(RatiosOfRounds, AreNotSpoiltByAMachineThatChangesItsSpeed) {
 }
 
 }  // namespace
-}  // namespace weft::bench
+}  // namespace weft::measure

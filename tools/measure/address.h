@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace weft::bench {
+namespace weft::measure {
 
 struct Address {
   sockaddr_storage storage{};
@@ -20,4 +20,4 @@ Address parse_address(const std::string& text, std::uint16_t port);
 /// In host order.
 std::uint16_t port_of(const Address& address);
 
-}  // namespace weft::bench
+}  // namespace weft::measure

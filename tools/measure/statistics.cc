@@ -1,10 +1,10 @@
 // Sorting is cheap beside what was measured.
-#include "bench/statistics.h"
+#include "measure/statistics.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace weft::bench {
+namespace weft::measure {
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -33,4 +33,4 @@ Figure Rounds::figure() const {
           ratios_};
 }
 
-}  // namespace weft::bench
+}  // namespace weft::measure

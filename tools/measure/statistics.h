@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace weft::bench {
+namespace weft::measure {
 
 /// The middle one, or the mean of the two in the middle. `values` is not empty.
 double median(std::vector<double> values);
@@ -31,4 +31,4 @@ class Rounds {
   std::vector<double> tcp_, rdma_, ratios_;
 };
 
-}  // namespace weft::bench
+}  // namespace weft::measure

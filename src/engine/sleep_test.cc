@@ -1,0 +1,232 @@
+// Threads of a program that sleep in the device, and what they do there.
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "engine/poller_place.h"
+#include "engine/testing/side.h"
+
+namespace weft::engine {
+namespace {
+
+using device::Slept;
+using testing::PairTest;
+using testing::QPHandle;
+using testing::Side;
+
+TEST(PollerPlaceTest, HasRoomForOne) {
+  PollerPlace place;
+  EXPECT_FALSE(place.taken());
+  EXPECT_TRUE(place.try_take());
+  EXPECT_FALSE(place.try_take());
+  EXPECT_FALSE(place.leave());
+  EXPECT_TRUE(place.try_take());
+}
+
+TEST(PollerPlaceTest, WhoAwaitsItComesBackWhenItIsLeft) {
+  PollerPlace place;
+  place.await();  // nobody is there
+  ASSERT_TRUE(place.try_take());
+  std::atomic<int> back{0};
+  std::thread first([&] { place.await(), ++back; });
+  std::thread second([&] { place.await(), ++back; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(back, 0);
+  EXPECT_TRUE(place.leave());
+  first.join();
+  second.join();
+}
+
+TEST(PollerPlaceTest, ClosedItIsNeitherTakenNorAwaited) {
+  PollerPlace place;
+  ASSERT_TRUE(place.try_take());
+  std::thread waiter([&] { place.await(); });
+  place.close();
+  waiter.join();
+  place.leave();
+  EXPECT_FALSE(place.try_take());
+}
+
+TEST(PollerPlaceTest, AWishIsToldOnce) {
+  PollerPlace place;
+  EXPECT_FALSE(place.take_wish());
+  place.wish();
+  EXPECT_TRUE(place.take_wish());
+  EXPECT_FALSE(place.take_wish());
+}
+
+/// A queue of events as verbs/wake_fd.h has them: what is queued, and whether a sign was given.
+struct Queue {
+  std::atomic<std::uint32_t> queued{0};
+  std::atomic<std::uint32_t> signs{0};
+
+  void add(Rnic& rnic) {
+    ++queued;
+    if (!rnic.end_sleep(queued)) ++signs;
+  }
+};
+
+class SleepTest : public PairTest {
+ protected:
+  void SetUp() override { start(); }
+  Settings make_settings() override { return settings_for(Placement::Thread); }
+  Rnic& rnic() { return server->rnic; }
+
+  /// Sleeps until there is an event, as a blocking call does. Returns how it ended.
+  Slept sleep_for(Queue& queue) {
+    while (queue.queued == 0) {
+      const Slept slept = rnic().sleep(queue.queued);
+      if (slept != Slept::Look) return slept;
+    }
+    return Slept::Look;
+  }
+  /// Waits for a thread that is about to sleep: it has to be in the poller.
+  void wait_for_sleeper(Queue& queue) {
+    ASSERT_TRUE(server->wait_until([&] { return rnic().sleeps_for(queue.queued); }));
+  }
+};
+
+TEST_F(SleepTest, TheSleeperServesWhatComesAndNeedsNoSign) {
+  Queue queue;
+  std::thread::id server_of_it;
+  server->on_completion_event = [&] {
+    server_of_it = std::this_thread::get_id();
+    queue.add(rnic());
+  };
+  listen();
+  QPHandle client_qp = client->make_qp(), server_qp = server->make_qp();
+  establish(client_qp, server_qp);
+  ASSERT_FALSE(HasFatalFailure());
+
+  // The progress thread may be on its way back from something and be faster, once or twice.
+  bool served = false;
+  for (int round = 0; round < 50 && !served; ++round) {
+    queue.queued = queue.signs = 0;
+    server->post_receive(server_qp, 1, nullptr, 0, 0);
+    ASSERT_TRUE(rnic().arm_cq(server->cq.number, false).ok());
+    std::thread sleeper([&] {
+      ASSERT_EQ(sleep_for(queue), Slept::Look);
+      served = server_of_it == std::this_thread::get_id() && queue.signs == 0;
+    });
+    wait_for_sleeper(queue);
+    client->post_send(client_qp, {.wr_id = 2});
+    sleeper.join();
+    EXPECT_EQ(server->wait_completion()->status, device::CompletionStatus::Success);
+    EXPECT_EQ(client->wait_completion()->status, device::CompletionStatus::Success);
+  }
+  EXPECT_TRUE(served);
+}
+
+TEST_F(SleepTest, AnEventThatIsThereIsNotSleptThrough) {
+  Queue queue;
+  queue.queued = 1;
+  EXPECT_EQ(rnic().sleep(queue.queued), Slept::Look);
+}
+
+TEST_F(SleepTest, OnlyItsOwnQueueEndsASleepWithoutASign) {
+  Queue mine, other;
+  std::thread sleeper([&] { EXPECT_EQ(sleep_for(mine), Slept::Look); });
+  wait_for_sleeper(mine);
+  other.add(rnic());
+  EXPECT_EQ(other.signs, 1u);
+  mine.add(rnic());
+  sleeper.join();
+  mine.add(rnic());
+  EXPECT_EQ(mine.queued, 2u);
+  EXPECT_EQ(mine.signs, 1u) << "of the second: nobody sleeps any more";
+}
+
+TEST_F(SleepTest, WhoComesLaterTakesThePlace) {
+  Queue first, second;
+  std::thread earlier([&] { EXPECT_EQ(sleep_for(first), Slept::NotHere); });
+  wait_for_sleeper(first);
+  std::thread later([&] { EXPECT_EQ(sleep_for(second), Slept::Look); });
+  earlier.join();
+  wait_for_sleeper(second);
+  second.add(rnic());
+  later.join();
+}
+
+/// Another thread's polls look into the poller, too, and must not take the sleeper's wake-up.
+TEST_F(SleepTest, WhoPollsBesideASleeperLeavesItItsWakeUp) {
+  std::atomic<bool> over{false};
+  std::thread poller([&] {
+    while (!over) rnic().poll();
+  });
+  for (int round = 0; round < 200; ++round) {
+    Queue queue;
+    std::thread sleeper([&] { EXPECT_EQ(sleep_for(queue), Slept::Look); });
+    wait_for_sleeper(queue);
+    queue.add(rnic());
+    sleeper.join();
+  }
+  over = true;
+  poller.join();
+}
+
+TEST_F(SleepTest, ASignalEndsIt) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  sigaction(SIGUSR1, &action, nullptr);
+  Queue queue;
+  std::atomic<bool> ended{false};
+  std::thread sleeper([&] {
+    EXPECT_EQ(sleep_for(queue), Slept::Interrupted);
+    ended = true;
+  });
+  while (!ended) {
+    pthread_kill(sleeper.native_handle(), SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  sleeper.join();
+}
+
+TEST_F(SleepTest, ACancelledSleeperLeavesNothingBehind) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizers lose track of a thread that is cancelled in epoll_wait";
+#endif
+  Queue queue;
+  std::thread sleeper([&] { sleep_for(queue); });
+  wait_for_sleeper(queue);
+  pthread_cancel(sleeper.native_handle());
+  sleeper.join();
+  EXPECT_FALSE(rnic().sleeps_for(queue.queued));
+  std::thread next([&] { EXPECT_EQ(sleep_for(queue), Slept::Look); });
+  wait_for_sleeper(queue);
+  queue.add(rnic());
+  next.join();
+}
+
+TEST_F(SleepTest, WhenTheSleeperIsGoneTheProgressThreadServes) {
+  Queue queue;
+  std::thread sleeper([&] { EXPECT_EQ(sleep_for(queue), Slept::Look); });
+  wait_for_sleeper(queue);
+  queue.add(rnic());
+  sleeper.join();
+  // Nobody calls into the server's device from here on.
+  listen();
+  QPHandle client_qp = client->make_qp();
+  begin(client_qp);
+}
+
+TEST_F(SleepTest, ASleeperLearnsOfNewDeadlines) {
+  Queue queue;
+  std::thread sleeper([&] { EXPECT_EQ(sleep_for(queue), Slept::Look); });
+  wait_for_sleeper(queue);
+  // Nobody answers there: only the sleeper can notice that the time is up.
+  server->on_connection_event = [&] { queue.add(rnic()); };
+  QPHandle qp = server->make_qp();
+  const sockaddr_in nobody = testing::ipv4("127.0.0.1", 1);
+  ASSERT_TRUE(rnic()
+                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&nobody),
+                           {.qp = qp.face.number, .ird = 1, .ord = 1, .private_data = {}}, 3)
+                  .ok());
+  sleeper.join();
+  EXPECT_EQ(server->take_event()->event.kind, device::ConnectionEventKind::Failed);
+}
+
+}  // namespace
+}  // namespace weft::engine

@@ -1,0 +1,365 @@
+#!/usr/bin/env python3
+"""weft ping and weft blast from outside: every operation, refusals, ends that die, other versions.
+
+The figures themselves are not judged, but that each derived one follows from what was counted: they
+are computed again here, from the samples and counters in the report.
+"""
+import contextlib
+import json
+import math
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+WEFT = sys.argv[1]
+PATIENCE = 120
+HOST = "127.0.0.1"
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+failures = []
+
+
+def check(good, text):
+    if not good:
+        failures.append(text)
+
+
+class Server:
+    """weft ping or blast without an address, ended with the block."""
+
+    def __init__(self, tool, *options):
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            self.port = probe.getsockname()[1]
+        self.tool = tool
+        self.process = subprocess.Popen([WEFT, tool, "--port", str(self.port), *options],
+                                        env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT)
+        self.first = self.process.stdout.readline()
+        check("waiting" in self.first, f"the server of {tool} said '{self.first}'")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(timeout=PATIENCE)
+        self.process.stdout.close()
+
+    def start(self, *options):
+        return subprocess.Popen([WEFT, self.tool, HOST, "--port", str(self.port), *options],
+                                env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+
+    def measure(self, *options, status=0, says=""):
+        """Runs a client to its end; its output."""
+        client = self.start(*options)
+        output = client.communicate(timeout=PATIENCE)[0]
+        check(client.returncode == status and says in output,
+              f"weft {self.tool} {' '.join(options)}: wanted status {status} and '{says}', got "
+              f"{client.returncode} and:\n{output}")
+        return output
+
+    def ends(self, status, says=""):
+        output = self.process.communicate(timeout=PATIENCE)[0]
+        check(self.process.returncode == status and says in output,
+              f"the server of {self.tool}: wanted status {status} and '{says}', got "
+              f"{self.process.returncode} and:\n{output}")
+
+
+def usage(words, says):
+    ran = subprocess.run([WEFT, *words], env=ENVIRONMENT, capture_output=True, text=True,
+                         timeout=PATIENCE)
+    output = ran.stdout + ran.stderr
+    check(ran.returncode == 2 and says in output,
+          f"weft {' '.join(words)}: wanted '{says}', got {ran.returncode} and:\n{output}")
+
+
+def refusals():
+    for tool in ("ping", "blast"):
+        ran = subprocess.run([WEFT, tool, "--help"], env=ENVIRONMENT, capture_output=True,
+                             text=True, timeout=PATIENCE)
+        check(ran.returncode == 0 and "What is measured" in ran.stdout and "--crc" in ran.stdout,
+              f"weft {tool} --help says {ran.stdout}")
+    usage(["ping", HOST, "--op", "write", "--wait", "event"], "use --op write-imm")
+    usage(["ping", HOST, "--over", "tcp", "--op", "write"], "no one-sided operations")
+    usage(["ping", HOST, "--outstanding", "2"], "one message outstanding")
+    usage(["ping", HOST, "--op", "reed"], "--op takes send|write|write-imm|read|write-read")
+    usage(["ping", HOST, "--sise", "4"], "did you mean --size?")
+    usage(["ping", HOST, "--size", "257M"], "is not a size")
+    usage(["ping", HOST, "--sweep", "1-4", "--size", "1"], "excludes")
+    usage(["ping", HOST, "-n", "5", "--time", "5"], "excludes")
+    usage(["ping", HOST, "--raw", "5"], "--raw needs --json")
+    usage(["ping", "--op", "send"], "it needs an address")
+    usage(["ping", "--json", "x"], "its report shows both sides")
+    usage(["ping", HOST, "--persistent"], "is for a server")
+    usage(["ping", HOST, "--pin", "x"], "not a list of CPUs")
+    usage(["ping", HOST, "--crc=no"], "on|off")
+    usage(["ping", HOST, "--verbs", "mine"], "--verbs takes")
+    usage(["ping", HOST, "--verbs", "system", "--crc", "off"], "--crc is a setting of weft's")
+    usage(["blast", HOST, "--signal", "none"], "one in n/2")
+    usage(["blast", HOST, "--post", "list:17"], "at most --outstanding")
+    usage(["blast", HOST, "--post", "list:x"], "--post takes")
+    usage(["blast", HOST, "--raw", "5", "--json", "-"], "--raw is for ping")
+    usage(["blast", HOST, "--size", "256M", "--outstanding", "64"], "more than 4 GiB")
+
+
+def ping_every_operation():
+    with Server("ping", "--persistent") as server:
+        for op in ("send", "write", "write-imm", "read", "write-read"):
+            server.measure("--op", op, "-n", "20", "--verify", "--size", "1,77,70000")
+            if op != "write":
+                server.measure("--op", op, "-n", "20", "--verify", "--wait", "event")
+            if op != "read":
+                server.measure("--op", op, "-n", "20", "--verify", "--inline")
+        server.measure("--op", "send", "-n", "100", "--signal", "none")
+        server.measure("--op", "send", "-n", "20", "--connections", "4", "--threads", "2",
+                       "--wait", "event", "--verify")
+        server.measure("--op", "send", "--time", "0.05", "--wait", "event", "--crc", "off")
+        server.measure("--op", "read", "-n", "20", "--passive", "poll")
+        server.measure("--op", "write", "-n", "20", "--wait", "memory", "--verify")
+        server.measure("--op", "write", "-n", "300", "--wait", "memory", "--signal", "none")
+        for wait in ("poll", "event", "block"):
+            server.measure("--over", "tcp", "-n", "20", "--wait", wait, "--verify",
+                           "--size", "1,70000")
+        server.process.send_signal(signal.SIGINT)
+        server.ends(0)
+
+
+def blast_every_operation():
+    with Server("blast", "--persistent") as server:
+        for op in ("send", "write", "write-imm", "read"):
+            server.measure("--op", op, "-n", "100", "--verify", "--size", "1,77,70000")
+            server.measure("--op", op, "-n", "100", "--verify", "--both", "--wait", "event")
+            server.measure("--op", op, "-n", "101", "--outstanding", "9", "--post", "list:7",
+                           "--signal", "periodic", "--size", "100")
+            server.measure("--op", op, "-n", "50", "--outstanding", "1", "--size", "100")
+        server.measure("--op", "send", "-n", "100", "--outstanding", "9", "--post", "list:9",
+                       "--verify", "--both", "--size", "3000")
+        server.measure("--op", "send", "-n", "500", "--receives", "64", "--verify")
+        server.measure("--op", "write-imm", "-n", "500", "--receives", "3", "--both", "--verify")
+        server.measure("--op", "write", "-n", "100", "--inline", "--size", "64")
+        server.measure("--op", "write", "-n", "100", "--buffers", "1", "--passive", "poll")
+        server.measure("--op", "write", "-n", "50", "--connections", "4", "--threads", "2",
+                       "--wait", "event", "--verify")
+        server.measure("--op", "write", "--inline", "--size", "64,1M", status=1,
+                       says="cannot take 1048576 octets --inline")
+        for wait in ("poll", "event", "block"):
+            server.measure("--over", "tcp", "-n", "100", "--wait", wait, "--verify")
+        server.measure("--over", "tcp", "-n", "100", "--both", "--wait", "event", "--verify")
+        server.measure("--over", "tcp", "-n", "100", "--post", "list:4", "--size", "100",
+                       "--verify")
+        server.process.send_signal(signal.SIGTERM)
+        server.ends(0)
+
+
+def close_to(found, wanted, error=1e-9):
+    return math.isclose(found, wanted, rel_tol=error, abs_tol=1e-12)
+
+
+def recompute(report):
+    """Every derived figure again, by other means: sorting instead of buckets."""
+    plan = report["plan"]
+    check(report["schema"] == "weft-measure/1" and report["complete"], "the report's head")
+    check([row["octets"] for row in report["results"]] == plan["sizes"], "the report's sizes")
+    for row in report["results"]:
+        name = f"{plan['tool']} {plan['op']} {row['octets']}: "
+        trips = 1 if plan["tool"] == "blast" else 1 if plan["op"] == "read" else 2
+        directions = 2 if plan["both"] else 1
+        check(row["messages"] == row["count"] * plan["connections"] * directions,
+              name + "messages")
+        moved = row["messages"] * trips
+        check(close_to(row["messages_per_s"], moved / row["seconds"]), name + "messages/s")
+        check(close_to(row["gbps"], moved * row["octets"] * 8 / row["seconds"] / 1e9),
+              name + "gbps")
+        for side in ("client", "server"):
+            counted = row[side]["counted"]
+            cpu = counted["user_s"] + counted["system_s"]
+            check(close_to(row[side]["cpu_percent"], 100 * cpu / counted["seconds"]),
+                  name + side + " CPU")
+            check(close_to(row[side]["cpus_per_gbps"] * row["gbps"] * row["seconds"], cpu, 1e-6),
+                  name + side + " CPUs per Gb/s")
+            check(close_to(row[side]["cpu_us_per_message"], cpu / moved * 1e6),
+                  name + side + " CPU per message")
+            switches = counted["voluntary_switches"] + counted["involuntary_switches"]
+            check(close_to(row[side]["switches_per_message"], switches / moved),
+                  name + side + " switches")
+            check(counted["seconds"] > 0 and cpu >= 0, name + side + " counters")
+        if plan["tool"] == "ping":
+            recompute_times(name, row, trips)
+
+
+def recompute_times(name, row, trips):
+    raw = sorted(row["round_trips_ns"]["raw"])
+    times = row["one_way_us"]
+    check(len(raw) == row["messages"], f"{name}{len(raw)} samples of {row['messages']}")
+    check(close_to(times["mean"], sum(raw) / len(raw) / trips / 1000), name + "mean")
+    check(close_to(times["min"], raw[0] / trips / 1000), name + "min")
+    check(close_to(times["max"], raw[-1] / trips / 1000), name + "max")
+    for label, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
+        exact = raw[max(math.ceil(share * len(raw)), 1) - 1] / trips / 1000
+        check(close_to(times[label], exact, 0.004), f"{name}{label} {times[label]}, not {exact}")
+    buckets = row["round_trips_ns"]["histogram"]
+    for lower, width, count in buckets:
+        check(count == sum(lower <= ns < lower + width for ns in raw),
+              f"{name}bucket {lower}..{lower + width}")
+    check(sum(count for _, _, count in buckets) == len(raw), name + "the whole histogram")
+    check(row["round_trips_ns"]["sum"] == sum(raw), name + "sum")
+
+
+def derived_figures():
+    with Server("ping", "--persistent") as server:
+        for options in (["--op", "send", "--connections", "2"], ["--op", "read"],
+                        ["--op", "write-read"], ["--over", "tcp"]):
+            recompute(json.loads(server.measure(
+                *options, "--wait", "event", "-n", "500", "--size", "1,4K", "--raw", "1000",
+                "--json", "-")))
+    with Server("blast", "--persistent") as server:
+        for options in (["--op", "send", "--both"], ["--op", "write", "--connections", "2"],
+                        ["--over", "tcp"]):
+            recompute(json.loads(server.measure(
+                *options, "--wait", "event", "-n", "500", "--size", "1,4K", "--json", "-")))
+
+
+def reports():
+    with tempfile.TemporaryDirectory() as folder, Server("ping", "--persistent") as server:
+        path = os.path.join(folder, "report.json")
+        server.measure("-n", "20", "--wait", "event", "--json", path, "--markers", "on",
+                       says="one-way time")
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+        check(report["client"]["settings"].get("WEFT_MARKERS") == "on", "settings in the report")
+        check(report["client"]["verbs"].endswith("libibverbs.so.1"), "the report's libibverbs")
+        check(os.listdir(folder) == ["report.json"], "files beside the report")
+        server.measure("-n", "20", "--wait", "event", "--json", "/dev/full", status=1,
+                       says="No space left on device")
+        server.measure("-n", "20", "--wait", "event", "--json", folder + "/no/where", status=1,
+                       says="No such file")
+
+
+def one_shot_server():
+    with Server("ping") as server:
+        server.measure("-n", "20", "--wait", "event")
+        server.ends(0, "served 127.0.0.1: ping")
+    ran = subprocess.run([WEFT, "ping", HOST, "--port", str(server.port)], env=ENVIRONMENT,
+                         capture_output=True, text=True, timeout=PATIENCE)
+    check(ran.returncode == 1 and "nobody listens" in ran.stderr, f"no server: {ran.stderr}")
+
+
+def client_that_cannot():
+    """The server, which waits for the connection, is told why none comes."""
+    with Server("blast") as server:
+        server.measure("--inline", "--size", "64,1M", status=1, says="cannot take 1048576 octets")
+        server.ends(1, "cannot take 1048576 octets --inline")
+
+
+def until_busy(client):
+    """Waits until the first size is measured, so that the second one, long, is under way."""
+    lines = [client.stdout.readline() for _ in range(3)]
+    check(re.match(r"\s+\d+ B", lines[2] or ""), f"no first row: {lines}")
+    time.sleep(0.3)  # into the legs of the second; any moment of theirs will do
+
+
+LONG = ("--time", "1", "--size", ",".join(["64"] + ["65"] * 100), "--wait", "event")
+
+
+def killed_ends():
+    for tool, options in (("ping", ["--op", "send"]), ("blast", ["--op", "write"]),
+                          ("blast", ["--op", "send"]), ("ping", ["--over", "tcp"])):
+        with Server(tool) as server:
+            client = server.start(*options, *LONG)
+            until_busy(client)
+            server.process.kill()
+            output = client.communicate(timeout=PATIENCE)[0]
+            check(client.returncode == 1 and "gone" in output and "stands above" in output,
+                  f"{tool} {options}, its server killed: {client.returncode} and:\n{output}")
+        with Server(tool) as server:
+            client = server.start(*options, *LONG)
+            until_busy(client)
+            client.kill()
+            client.communicate(timeout=PATIENCE)
+            server.ends(1, f"client {HOST}: ")
+
+
+def interrupted_client():
+    with tempfile.TemporaryDirectory() as folder, Server("ping", "--persistent") as server:
+        path = os.path.join(folder, "report.json")
+        client = server.start(*LONG, "--json", path)
+        until_busy(client)
+        client.send_signal(signal.SIGINT)
+        output = client.communicate(timeout=PATIENCE)[0]
+        check(client.returncode == 130 and "interrupted" in output,
+              f"interrupted: {client.returncode} and:\n{output}")
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+        check(report["interrupted"] and not report["complete"] and report["error"]
+              and report["results"][0]["complete"], "the report of an interrupted run")
+        server.measure("-n", "5", "--wait", "event")  # it lives on
+
+
+def frame(body, kind=1, version=1, magic=b"WFTM"):
+    return magic + struct.pack("!HHI", version, kind, len(body)) + body
+
+
+def foreign_client(server, octets):
+    """What the server answers to somebody else's octets, as text."""
+    with socket.create_connection((HOST, server.port), timeout=PATIENCE) as line:
+        line.sendall(octets)
+        line.shutdown(socket.SHUT_WR)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while octets := line.recv(65536):
+                answer += octets
+    return answer.decode(errors="replace")
+
+
+def foreign_peers():
+    with Server("ping", "--persistent") as server:
+        for octets, says in (
+                (frame(b"{}", version=9), "version 9"), (b"GET / HTTP/1.0\r\n\r\n", "not speak"),
+                (frame(b"{"), "no JSON"), (frame(b"{}"), "no plan"), (b"", ""), (b"WFTM", ""),
+                (frame(b'{"plan": {}}'), "lacks"),
+                (frame(b'{"plan": {}}', kind=7), "instead of"),
+                (frame(b"{}", kind=5), "instead of"), (frame(b"x" * 100)[:50], ""),
+                (frame(b"[" * 100000), "no JSON"),
+                (b"WFTM" + b"\0\1\0\1\xff\xff\xff\xff", "4294967295")):
+            answer = foreign_client(server, octets)
+            check(says in answer, f"to {octets[:40]} the server said {answer}")
+        server.measure("-n", "5", "--wait", "event")  # after all that it serves as before
+    with socket.create_server((HOST, 0)) as listener:
+        for answer, says in ((frame(b"{}", kind=2, version=2), "version 2"),
+                             (frame(b"{}", kind=2), "named no port"),
+                             (frame(b'{"reason": "full"}', kind=6),
+                              "weft: the other side says: full"),
+                             (frame(b'{"port": 70000}', kind=2), "named no port"),
+                             (b"220 ready\r\n\r\n\r\n", "not speak"), (b"", "gone")):
+            client = subprocess.Popen([WEFT, "ping", HOST, "--port",
+                                       str(listener.getsockname()[1])], env=ENVIRONMENT,
+                                      text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            line, _ = listener.accept()
+            with line:
+                line.recv(65536)
+                line.sendall(answer)
+                line.shutdown(socket.SHUT_WR)
+                output = client.communicate(timeout=PATIENCE)[0]
+            check(client.returncode == 1 and says in output,
+                  f"a server that says {answer}: {client.returncode} and:\n{output}")
+
+
+CASES = (refusals, ping_every_operation, blast_every_operation, derived_figures, reports,
+         one_shot_server, client_that_cannot,
+         killed_ends, interrupted_client, foreign_peers)
+for case in CASES:
+    if len(sys.argv) < 3 or case.__name__ in sys.argv[2:]:
+        began, before = time.monotonic(), len(failures)
+        case()
+        result = "ok" if len(failures) == before else "FAILED"
+        print(f"{result} {case.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+print("\n".join(failures) or "all as expected")
+sys.exit(1 if failures else 0)

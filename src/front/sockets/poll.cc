@@ -20,19 +20,20 @@ struct Polled {
   bool waits = false;
 };
 
-/// The events of ours that hold now; how many descriptors have some.
-int look(const std::vector<Polled>& polled, pollfd* fds) {
+/// The events of ours that hold now, after asking the device if it `drives`; how many descriptors have some.
+int look(const std::vector<Polled>& polled, pollfd* fds, bool drives) {
   int ready = 0;
   for (const Polled& one : polled) {
-    fds[one.at].revents = one.socket->poll_events(fds[one.at].events);
+    fds[one.at].revents = one.socket->poll_events(fds[one.at].events, drives);
     if (fds[one.at].revents != 0) ++ready;
   }
   return ready;
 }
 
-void end_waits(std::vector<Polled>& polled, int wake_fd) {
+void end_waits(std::vector<Polled>& polled, const std::vector<pollfd>& waited, int wake_fd) {
   for (Polled& one : polled) {
-    if (std::exchange(one.waits, false)) one.socket->end_wait(wake_fd);
+    if (!std::exchange(one.waits, false)) continue;
+    one.socket->end_wait(wake_fd, (waited[one.at].revents & POLLIN) != 0);
   }
 }
 
@@ -71,13 +72,14 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
   }
   for (bool first = true;; first = false) {
     // Ours are ready: the others are asked without waiting.
-    int ready = look(polled, fds);
+    int ready = look(polled, fds, true);
+    if (ready != 0 && polled.size() == count) return ready;
     std::vector<pollfd> waited;
     timespec room{};
     const timespec* rest = &room;
     if (ready == 0) {
       waited = begin_waits(polled, fds, count, *wake_fd);
-      ready = look(polled, fds);  // what came before its channel was armed
+      ready = look(polled, fds, false);  // what came before its channel was armed
       if (ready == 0 && !(first && deadline && *deadline <= Clock::now())) {
         rest = remaining(deadline, room);
       }
@@ -85,15 +87,15 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
       waited.assign(fds, fds + count);
       for (const Polled& one : polled) waited[one.at].fd = -1;
     }
-    const int found = kernel::ppoll(waited.data(), waited.size(), rest, mask);
+    const int found = sleep(waited.data(), waited.size(), rest, mask);
     const int code = errno;
     if (waited.size() > count && waited[count].revents != 0) settle(*wake_fd);
-    end_waits(polled, *wake_fd);
+    end_waits(polled, waited, *wake_fd);
     if (found < 0 && ready == 0) {
       errno = code;
       return -1;
     }
-    ready = look(polled, fds);
+    ready = look(polled, fds, true);
     for (nfds_t i = 0, next = 0; i < count; ++i) {
       if (next < polled.size() && polled[next].at == i) {
         ++next;

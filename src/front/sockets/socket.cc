@@ -401,20 +401,16 @@ void Socket::destroy() {
   state_ = State::Closed;
 }
 
-/// Polling an empty CQ is not free: a device that runs its protocol in such polls takes many of
-/// them for the sign that its own thread is not needed. So an armed one is believed to be empty.
-///
 /// Before both sides know the connection stands nothing is taken from it: what a fast peer has sent
 /// may only be judged once we know its offer.
 bool Socket::drive() {
   if (lane_ == nullptr || state_ != State::Connected) return false;
-  if (lane_->is_armed() && !lane_->take_events()) return false;
   return poll_queue();
 }
 
 /// Arms the CQ. True: there were completions before that, and it may have to be armed again.
 bool Socket::arm() {
-  if (lane_->is_armed() && !lane_->take_events()) return false;
+  if (lane_->is_armed()) return false;
   lane_->arm();
   return poll_queue();
 }
@@ -442,6 +438,7 @@ void Socket::handle_completions() {
   {
     std::lock_guard lock(mutex_);
     if (lane_ == nullptr) return;
+    lane_->take_event();
     drive();
     while (arm()) {
     }
@@ -472,9 +469,10 @@ void Socket::stop_waiting(int wake_fd) {
   if (own != waiters_.end()) waiters_.erase(own);
 }
 
-void Socket::end_wait(int wake_fd) {
+void Socket::end_wait(int wake_fd, bool readable) {
   std::lock_guard lock(mutex_);
   stop_waiting(wake_fd);
+  if (readable && lane_ != nullptr) lane_->take_event();
 }
 
 short Socket::events_now() const {
@@ -502,9 +500,9 @@ short Socket::events_now() const {
   }
 }
 
-short Socket::poll_events(short asked) {
+short Socket::poll_events(short asked, bool drives) {
   std::lock_guard lock(mutex_);
-  if (state_ == State::Connected && (events_now() & asked) == 0) drive();
+  if (drives && state_ == State::Connected && (events_now() & asked) == 0) drive();
   return static_cast<short>(events_now() & (asked | POLLERR | POLLHUP));
 }
 

@@ -101,14 +101,15 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::uint32_t iomap_entries() const { return size_.iomap_entries; }
 
   // Readiness.
-  /// Drives the connection; the events of poll(2) that hold. POLLERR, POLLHUP whether asked or not.
-  short poll_events(short asked);
+  /// The events of poll(2) that hold, after driving the connection if it `drives`. POLLERR, POLLHUP whether asked or not.
+  short poll_events(short asked, bool drives = true);
   /// From now on the kernel's descriptor shows the readiness.
   void watch();
   /// What a thread adds to its poll while it waits for this socket, between the two calls below;
   /// -1: nothing but its own wake descriptor.
   int begin_wait(int wake_fd);
-  void end_wait(int wake_fd);
+  /// `readable`: what begin_wait gave is.
+  void end_wait(int wake_fd, bool readable);
 
   // What is so.
   int family() const { return family_; }

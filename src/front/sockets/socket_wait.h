@@ -34,13 +34,14 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
     std::array<pollfd, 2> fds{{{*own, POLLIN, 0}, {connected ? lane_->event_fd() : -1, POLLIN, 0}}};
     lock.unlock();
     timespec room{};
-    const int count = kernel::ppoll(fds.data(), fds.size(), remaining(deadline, room));
+    const int count = sleep(fds.data(), fds.size(), remaining(deadline, room));
     const int code = errno;
     if (fds[0].revents != 0) settle(*own);
     lock.lock();
+    if (fds[1].revents != 0 && lane_ != nullptr) lane_->take_event();
     drive();
     if (ready()) break;
-    if (count == 0) {
+    if (count == 0 && deadline && *deadline <= Clock::now()) {
       result = Error{EAGAIN, "not in time"};
       break;
     }

@@ -282,6 +282,7 @@ bool VerbsLane::drive() {
     if (count < kBatch) break;
   }
   if (any) stream_->advance();
+  if (any && armed_) take_event();
   return any;
 }
 
@@ -290,15 +291,13 @@ void VerbsLane::arm() {
   armed_ = ibv_req_notify_cq(cq_, 0) == 0;
 }
 
-bool VerbsLane::take_events() {
+void VerbsLane::take_event() {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
-  unsigned count = 0;
-  while (ibv_get_cq_event(channel_, &cq, &context) == 0) ++count;
-  if (count == 0) return false;
+  // One arming, one event.
+  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return;
   armed_ = false;
-  ibv_ack_cq_events(cq_, count);
-  return true;
+  ibv_ack_cq_events(cq_, 1);
 }
 
 }  // namespace weft::sockets

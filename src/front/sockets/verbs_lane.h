@@ -19,8 +19,8 @@ namespace weft::sockets {
 /// How large a connection is made. What it costs while idle: the rings as address space (and
 /// pinned, on hardware), and some 200 octets for each entry of the queues.
 struct LaneSize {
-  std::uint32_t send_octets = 128 * 1024;
-  std::uint32_t receive_octets = 128 * 1024;
+  std::uint32_t send_octets = 1024 * 1024;
+  std::uint32_t receive_octets = 1024 * 1024;
   std::uint16_t send_entries = 384;
   std::uint16_t receive_entries = 384;
   std::uint32_t iomap_entries = 0;
@@ -44,10 +44,10 @@ class VerbsLane final : public Lane {
   bool drive();
   /// Has the next completion make event_fd() readable; one may have come before: drive() again.
   void arm();
-  /// No completion has come since arm() and the drive() that followed, unless event_fd() says so.
+  /// An event of arm() is still to come, or was not taken yet: event_fd() tells.
   bool is_armed() const { return armed_; }
-  /// Takes the events that made event_fd() readable. False: there was none.
-  bool take_events();
+  /// event_fd() is readable. drive() takes the event of the completions that it finds itself.
+  void take_event();
 
   bool write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) override;
   bool write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) override;

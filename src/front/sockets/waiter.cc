@@ -1,6 +1,7 @@
 // Waking threads, and what a signal does to them.
 #include "front/sockets/waiter.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
@@ -66,6 +67,15 @@ void wake(int wake_fd) {
 void settle(int wake_fd) {
   std::uint64_t count = 0;
   kernel::read(wake_fd, &count, sizeof count);
+}
+
+int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
+  using Call = int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*);
+  // Looked up and not linked to: another verbs library does not have it.
+  static const Call working =
+      reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, "weft_ppoll", "WEFT_PRIVATE_1"));
+  return working != nullptr ? working(fds, count, wait, mask)
+                            : kernel::ppoll(fds, count, wait, mask);
 }
 
 bool handlers_restart() {

@@ -54,6 +54,7 @@ void leave() {
   constexpr auto kPatience = std::chrono::seconds(10);
   Service* service = Service::existing();
   if (service == nullptr) return;
+  end_jumped_sleep();
   sockets().for_each([](int fd, const SocketPtr& socket) { close(fd, socket, false); });
   service->drain(kPatience);
 }

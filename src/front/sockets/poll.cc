@@ -20,7 +20,8 @@ struct Polled {
   bool waits = false;
 };
 
-/// The events of ours that hold now, after asking the device if it `drives`; how many descriptors have some.
+/// The events of ours that hold now, after asking the device if it `drives`; how many descriptors
+/// have some.
 int look(const std::vector<Polled>& polled, pollfd* fds, bool drives) {
   int ready = 0;
   for (const Polled& one : polled) {
@@ -73,6 +74,10 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
   for (bool first = true;; first = false) {
     // Ours are ready: the others are asked without waiting.
     int ready = look(polled, fds, true);
+    // Nobody else can end this wait: what comes soon is worth looking for.
+    if (ready == 0 && first && polled.size() == count) {
+      look_for(deadline, [&] { return (ready = look(polled, fds, true)) != 0; });
+    }
     if (ready != 0 && polled.size() == count) return ready;
     std::vector<pollfd> waited;
     timespec room{};

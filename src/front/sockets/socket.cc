@@ -356,6 +356,7 @@ void Socket::serve_in_background() {
 }
 
 void Socket::close(bool blocking) {
+  end_jumped_sleep();
   std::deque<SocketPtr> unclaimed;
   bool waits = blocking;
   {
@@ -364,7 +365,10 @@ void Socket::close(bool blocking) {
     closing_ = true;
     fallback_ = nullptr;
     // A signal handler may end the process while the thread it interrupted waits for this socket.
-    if (const auto own = own_wake_fd(); own) stop_waiting(*own);
+    // Not by its wake descriptor, which a thread that exits may have lost already.
+    std::erase_if(waiters_, [](const Waiter& waiter) {
+      return pthread_equal(waiter.thread, pthread_self()) != 0;
+    });
     unclaimed.swap(accepted_);
     waits = waits || state_ == State::Listening || state_ == State::Bound;
     if (state_ == State::Connected && !abortive_ && !stream().ended()) {
@@ -416,6 +420,7 @@ bool Socket::arm() {
 }
 
 bool Socket::poll_queue() {
+  end_jumped_sleep();
   bool any = lane_->drive();
   // Who took the event that armed it for the service arms it again.
   if (watched_ && !lane_->is_armed()) {
@@ -450,14 +455,14 @@ void Socket::notify() {
   if (waiters_.empty()) return;
   // The calling thread looks for itself.
   const auto own = own_wake_fd();
-  for (const int waiter : waiters_) {
-    if (!own || waiter != *own) wake(waiter);
+  for (const Waiter& waiter : waiters_) {
+    if (!own || waiter.wake_fd != *own) wake(waiter.wake_fd);
   }
 }
 
 int Socket::begin_wait(int wake_fd) {
   std::lock_guard lock(mutex_);
-  waiters_.push_back(wake_fd);
+  waiters_.push_back({wake_fd, pthread_self()});
   if (lane_ == nullptr || state_ != State::Connected) return -1;
   while (arm()) {
   }
@@ -465,7 +470,8 @@ int Socket::begin_wait(int wake_fd) {
 }
 
 void Socket::stop_waiting(int wake_fd) {
-  const auto own = std::find(waiters_.begin(), waiters_.end(), wake_fd);
+  const auto own = std::find_if(waiters_.begin(), waiters_.end(),
+                                [&](const Waiter& waiter) { return waiter.wake_fd == wake_fd; });
   if (own != waiters_.end()) waiters_.erase(own);
 }
 

@@ -13,6 +13,7 @@
 // other way round. The service's mutex comes after both and is held for moments.
 #pragma once
 
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <sys/socket.h>
 
@@ -101,7 +102,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::uint32_t iomap_entries() const { return size_.iomap_entries; }
 
   // Readiness.
-  /// The events of poll(2) that hold, after driving the connection if it `drives`. POLLERR, POLLHUP whether asked or not.
+  /// The events of poll(2) that hold, after driving the connection if it `drives`. POLLERR, POLLHUP
+  /// whether asked or not.
   short poll_events(short asked, bool drives = true);
   /// From now on the kernel's descriptor shows the readiness.
   void watch();
@@ -194,7 +196,11 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::unique_ptr<VerbsLane> lane_;
   Mirror mirror_;
   std::vector<int> numbers_;
-  std::vector<int> waiters_;    ///< wake descriptors
+  struct Waiter {
+    int wake_fd;
+    pthread_t thread;
+  };
+  std::vector<Waiter> waiters_;
   bool show_always_ = false;    ///< the descriptor shows the readiness
   bool watched_ = false;        ///< the service looks after the completions
   bool error_told_ = false;     ///< the stream's, to the program

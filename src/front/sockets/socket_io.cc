@@ -35,7 +35,10 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
       stopped = write_error();
       break;
     }
-    if (publish_maps() && stream().write(from) != 0) continue;
+    if (publish_maps() && stream().write(from) != 0) {
+      if (lane_->has_much_posted()) drive();
+      continue;
+    }
     if (drive() && stream().can_write()) continue;
     if (!blocking) break;
     auto waited = wait(lock, last, [this] { return stream().can_write() || closing_; });

@@ -24,9 +24,14 @@ template <typename Ready>
 Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready) {
   drive();
   if (ready()) return {};
+  const auto found = [&] {
+    drive();
+    return ready();
+  };
+  if (state_ == State::Connected && look_for(deadline, found)) return {};
   const auto own = own_wake_fd();
   if (!own) return own.error();
-  waiters_.push_back(*own);
+  waiters_.push_back({*own, pthread_self()});
   Result<void> result;
   while (!ready()) {
     const bool connected = lane_ != nullptr && state_ == State::Connected;

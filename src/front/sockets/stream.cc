@@ -229,6 +229,8 @@ bool Stream::may_send() const {
 /// The next octets of `from`, copied into the send ring; fewer than there are where the ring ends.
 Octets Stream::take_room(Cursor& from, std::size_t octets_max) {
   const std::size_t size = shape_.send_ring.size();
+  // Who sends little at a time touches no more than that of the ring.
+  if (send_used_ == 0) send_head_ = 0;
   const std::size_t octets = std::min(
       {octets_max, from.left(), size - send_used_, size - send_head_, std::size_t{kChunkMax}});
   std::uint8_t* room = shape_.send_ring.data() + send_head_;

@@ -199,6 +199,7 @@ bool VerbsLane::post_write(const ibv_sge& local, unsigned flags, const Sge& targ
 }
 
 bool VerbsLane::write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) {
+  posted_octets_ += octets.size();
   return post_write({reinterpret_cast<std::uintptr_t>(octets.data()),
                      static_cast<std::uint32_t>(octets.size()), send_region_->lkey},
                     0, target, message, tag);
@@ -269,6 +270,7 @@ void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& tak
 bool VerbsLane::drive() {
   std::array<ibv_wc, kBatch> completions;
   bool any = false;
+  posted_octets_ = 0;
   for (;;) {
     const int count = ibv_poll_cq(cq_, kBatch, completions.data());
     if (count < 0) stream_->handle_failure(EIO);

@@ -16,8 +16,8 @@
 
 namespace weft::sockets {
 
-/// How large a connection is made. What it costs while idle: the rings as address space (and
-/// pinned, on hardware), and some 200 octets for each entry of the queues.
+/// How large a connection is made: docs/SOCKETS.md says what that costs. A ring is given out in
+/// halves, and while one is under way the other should last: it is several batches of the device.
 struct LaneSize {
   std::uint32_t send_octets = 1024 * 1024;
   std::uint32_t receive_octets = 1024 * 1024;
@@ -49,12 +49,18 @@ class VerbsLane final : public Lane {
   /// event_fd() is readable. drive() takes the event of the completions that it finds itself.
   void take_event();
 
+  /// So much was written since drive() that it is time for it: a device that gathers posts sends
+  /// them then, and the peer has something to do while the next are made.
+  bool has_much_posted() const { return posted_octets_ >= kPostedOctetsMax; }
+
   bool write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) override;
   bool write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) override;
   bool tell(std::uint32_t message, Tag tag) override;
   bool write_silently(Octets octets, const Sge& target, Tag tag) override;
 
  private:
+  static constexpr std::size_t kPostedOctetsMax = 256 * 1024;
+
   explicit VerbsLane(rdma_cm_id& id) : id_(id) {}
   Result<void> make_queues(const LaneSize& size);
   Result<void> make_memory(const LaneSize& size);
@@ -78,6 +84,7 @@ class VerbsLane final : public Lane {
   ibv_mr* message_region_ = nullptr;
   ibv_mr* target_region_ = nullptr;
   std::uint32_t receive_entries_ = 0;
+  std::size_t posted_octets_ = 0;
   std::unique_ptr<Stream> stream_;
   std::vector<std::uint32_t> taken_;  ///< receives to post again, between two calls empty
 };

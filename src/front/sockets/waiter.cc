@@ -69,13 +69,31 @@ void settle(int wake_fd) {
   kernel::read(wake_fd, &count, sizeof count);
 }
 
+Patience& own_patience() {
+  thread_local Patience own_one;
+  return own_one;
+}
+
+namespace {
+thread_local bool is_asleep = false;
+}
+
+void end_jumped_sleep() {
+  if (!is_asleep) return;
+  const timespec at_once{};
+  sleep(nullptr, 0, &at_once);
+}
+
 int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
   using Call = int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*);
   // Looked up and not linked to: another verbs library does not have it.
   static const Call working =
       reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, "weft_ppoll", "WEFT_PRIVATE_1"));
-  return working != nullptr ? working(fds, count, wait, mask)
-                            : kernel::ppoll(fds, count, wait, mask);
+  is_asleep = true;
+  const int found =
+      working != nullptr ? working(fds, count, wait, mask) : kernel::ppoll(fds, count, wait, mask);
+  is_asleep = false;
+  return found;
 }
 
 bool handlers_restart() {

@@ -17,6 +17,7 @@ from stock import (PATIENCE, Skip, case, expect, free_port, main, need_ipv6_loop
                    wait_until)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+IDLE = 200  # connections
 
 
 class Switched:
@@ -259,6 +260,58 @@ def a_peer_that_is_killed(bench):
     wait_until(lambda: os.path.exists(got) and os.path.getsize(got) > 1 << 20, "octets arrive")
     client.end()
     server.wait()
+
+
+@case
+def an_end_in_a_signal_handler(bench):
+    """iperf3 leaves select() by a jump out of its handler, and ends."""
+    switched = Switched(bench)
+    server = switched.run("iperf3", "-s", "-p", switched.port).listens(switched.port)
+    switched.run("iperf3", "-c", "127.0.0.1", "-p", switched.port, "-n", "1M").succeed()
+    server.process.send_signal(signal.SIGTERM)
+    server.wait()
+
+
+def costs(output):
+    """call_cost's lines: {call: (what it returned, nanoseconds)}"""
+    lines = (line.split() for line in output.splitlines())
+    return {call: (returned, float(cost)) for call, returned, cost in lines}
+
+
+@case
+def calls_of_other_sockets(bench):
+    """Sockets that no rule switches behave as without the preload. What a call costs is only told."""
+    program = os.path.join(os.path.dirname(bench.weft), "stock_call_cost")
+    plain, preloaded = {}, {}
+    for _ in range(3):  # in turns, the best of each
+        for best, run in ((plain, bench.plain(program)), (preloaded, Switched(bench).run(program))):
+            for call, (returned, cost) in costs(run.succeed().output()).items():
+                kept = best.setdefault(call, (returned, cost))
+                expect(kept[0] == returned, f"{call} returned {kept[0]}, and then {returned}")
+                best[call] = (returned, min(kept[1], cost))
+    expect(len(plain) > 5 and plain.keys() == preloaded.keys(), "the calls are not the same")
+    for call, (returned, cost) in plain.items():
+        with_preload = preloaded[call]
+        expect(returned == with_preload[0], f"{call}: {returned}, preloaded {with_preload[0]}")
+        print(f"{call}: {cost:.0f} ns, preloaded {with_preload[1] - cost:+.0f} ns, "
+              f"ratio {with_preload[1] / cost:.3f}")
+
+
+@case
+def idle_memory(bench):
+    """What an idle connection takes of each end's memory: told, and far from a whole ring."""
+    switched = Switched(bench)
+    script = os.path.join(HERE, "sockets_idle.py")
+    server = switched.run(sys.executable, script, "server", switched.port).listens(switched.port)
+    client = switched.run(sys.executable, script, "client", switched.port, IDLE).succeed()
+    server.succeed()
+    for end in (server, client):
+        said = end.output().split()
+        expect("KiB" in said, "the end does not say what it takes")
+        each = float(said[said.index("KiB") - 1])
+        print(f"{said[0]} {each:.0f} KiB for each of {IDLE} idle connections")
+        # With a sanitizer's shadow and red zones it is more; a touched ring alone would be 1024.
+        expect(each < 512, f"an idle connection takes {each} KiB")
 
 
 if __name__ == "__main__":

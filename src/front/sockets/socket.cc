@@ -405,10 +405,15 @@ void Socket::destroy() {
   state_ = State::Closed;
 }
 
+/// Polling an empty CQ is not free: a device that runs its protocol in such polls takes many of
+/// them for the sign that its own thread is not needed. Who waits in a call of ours does the work
+/// anyway; a program that waits elsewhere leaves the armed CQ to the service.
+///
 /// Before both sides know the connection stands nothing is taken from it: what a fast peer has sent
 /// may only be judged once we know its offer.
 bool Socket::drive() {
   if (lane_ == nullptr || state_ != State::Connected) return false;
+  if (watched_ && lane_->is_armed()) return false;
   return poll_queue();
 }
 

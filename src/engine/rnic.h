@@ -101,6 +101,8 @@ class Rnic final : public device::Device,
     return sleeper_.load(std::memory_order_seq_cst) == &events;
   }
 
+  bool sleeps_among() const { return sleeps_for(no_events_); }
+
   // For the progress thread.
   Poller& poller() { return poller_; }
   /// To be held while waiting in the poller.

@@ -111,7 +111,8 @@ bool is_open(int fd) {
   return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
 }
 
-bool any_ours(const pollfd* fds, nfds_t count) {
+/// Not const: libc declares that poll only writes to them, and the compiler then asks who wrote before.
+bool any_ours(pollfd* fds, nfds_t count) {
   for (nfds_t i = 0; i < count; ++i) {
     if (is_ours(fds[i].fd)) return true;
   }

@@ -280,7 +280,7 @@ def costs(output):
 
 @case
 def calls_of_other_sockets(bench):
-    """Sockets that no rule switches behave as without the preload. What a call costs is only told."""
+    """Sockets that no rule switches behave as without the preload. The costs are only told."""
     program = os.path.join(os.path.dirname(bench.weft), "stock_call_cost")
     plain, preloaded = {}, {}
     for _ in range(3):  # in turns, the best of each

@@ -111,7 +111,7 @@ bool is_open(int fd) {
   return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
 }
 
-/// Not const: libc declares that poll only writes to them, and the compiler then asks who wrote before.
+/// Not const: libc declares that poll only writes there, and the compiler asks who wrote before.
 bool any_ours(pollfd* fds, nfds_t count) {
   for (nfds_t i = 0; i < count; ++i) {
     if (is_ours(fds[i].fd)) return true;

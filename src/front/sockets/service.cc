@@ -242,13 +242,22 @@ void Service::bury(SocketPtr socket, bool wait) {
 /// Destroys what is finished. Without the mutex: destroying calls the verbs.
 void Service::sweep() {
   std::vector<Dying> dead;
+  std::vector<SocketPtr> dying_sockets;
   decltype(discarded_) discarded;
   {
     std::lock_guard lock(mutex_);
     discarded.swap(discarded_);
+    for (const Dying& dying : dying_) dying_sockets.push_back(dying.socket);
+  }
+  // They take their own mutex, which comes before ours.
+  std::erase_if(dying_sockets, [](const SocketPtr& socket) { return !socket->finished(); });
+  std::sort(dying_sockets.begin(), dying_sockets.end());
+  {
+    std::lock_guard lock(mutex_);
     const auto now = Clock::now();
     const auto alive = std::stable_partition(dying_.begin(), dying_.end(), [&](const Dying& dying) {
-      return !dying.socket->finished() && now < dying.last;
+      return !std::binary_search(dying_sockets.begin(), dying_sockets.end(), dying.socket) &&
+             now < dying.last;
     });
     dead.assign(std::make_move_iterator(alive), std::make_move_iterator(dying_.end()));
     dying_.erase(alive, dying_.end());

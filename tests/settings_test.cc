@@ -69,4 +69,17 @@ TEST(Settings, EditDistanceCountsASwapAsOne) {
 }
 
 }  // namespace
+
+TEST(Settings, PortsAreNumbersAndRangesWithCommasBetween) {
+  const Setting* ports = find_setting("WEFT_IWARP_PORT");
+  ASSERT_NE(ports, nullptr);
+  for (const char* value : {"none", "1", "65535", "6379,7000-7010", "5-5,6"}) {
+    EXPECT_TRUE(accepts(*ports, value)) << value;
+  }
+  for (const char* value :
+       {"", "0", "65536", "1,", ",1", "5-4", "5-", "-5", "1-2-3", "x", "1 2", "99999999999"}) {
+    EXPECT_FALSE(accepts(*ports, value)) << value;
+  }
+}
+
 }  // namespace weft

@@ -12,7 +12,8 @@ namespace weft {
 struct Setting {
   std::string_view name;     ///< "WEFT_CRC"
   /// "on|off"; a range of whole numbers "1..600000", both ends in; "auto|/PATH", where the last
-  /// stands for every text that begins with a slash.
+  /// stands for every text that begins with a slash; "none|PORTS", where the last stands for ports
+  /// and ranges of ports with commas between, "6379,7000-7010".
   std::string_view values;
   std::string_view initial;  ///< what holds when the variable is not set; one of `values`
   std::string_view help;     ///< one line for people
@@ -45,6 +46,10 @@ inline constexpr std::array kSettings{
             "when a Send or Write is done; placed: when the peer has it, or refuses it"},
     Setting{"WEFT_VERBS_BEHIND", "auto|off|/PATH", "auto",
             "the libibverbs whose devices are listed behind weft's; auto: the machine's own"},
+    Setting{"WEFT_IWARP_PORT", "none|PORTS", "none",
+            "sockets that listen on these ports, or connect to them, use iWARP (--sockets)"},
+    Setting{"WEFT_TCP_FALLBACK", "on|off", "on",
+            "on: connecting to such a port where nobody speaks iWARP is done by TCP"},
 };
 
 inline constexpr std::string_view kSettingPrefix = "WEFT_";
@@ -55,6 +60,31 @@ constexpr const Setting* find_setting(std::string_view name) {
     if (setting.name == name) return &setting;
   }
   return nullptr;
+}
+
+/// Whether `value` is ports and ranges of them with commas between. Pure.
+constexpr bool is_ports(std::string_view value) {
+  constexpr std::uint32_t kPortMax = 65535;
+  std::uint32_t numbers[2] = {0, 0};
+  std::size_t which = 0;
+  for (std::size_t i = 0; i <= value.size(); ++i) {
+    const char c = i < value.size() ? value[i] : ',';
+    std::uint32_t& number = numbers[which];
+    if (c >= '0' && c <= '9') {
+      number = number * 10 + static_cast<std::uint32_t>(c - '0');
+      if (number > kPortMax) return false;
+    } else if (number == 0 || (c == '-' && which == 1)) {
+      return false;
+    } else if (c == '-') {
+      which = 1;
+    } else if (c != ',' || (which == 1 && numbers[1] < numbers[0])) {
+      return false;
+    } else {
+      numbers[0] = numbers[1] = 0;
+      which = 0;
+    }
+  }
+  return true;
 }
 
 /// Whether `value` is one that the setting takes. No spaces, signs or leading zeros. Pure.
@@ -77,7 +107,11 @@ constexpr bool accepts(const Setting& setting, std::string_view value) {
   while (true) {
     const auto bar = rest.find('|');
     const std::string_view choice = rest.substr(0, bar);
-    if (choice == "/PATH" ? value.substr(0, 1) == "/" : choice == value) return true;
+    if (choice == "/PATH"   ? value.substr(0, 1) == "/"
+        : choice == "PORTS" ? is_ports(value)
+                            : choice == value) {
+      return true;
+    }
     if (bar == std::string_view::npos) return false;
     rest.remove_prefix(bar + 1);
   }

@@ -2,10 +2,14 @@
 // line never sees who runs the protocol.
 #pragma once
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 
 #include "base/octets.h"
@@ -105,7 +109,7 @@ struct QPStatus {
   std::uint16_t terminate_sent = 0, terminate_received = 0;  ///< 0xLTCC, with the flags below
   bool has_terminate_sent = false, has_terminate_received = false;
   bool sends_drained = false;  ///< no send is begun and not done
-  bool peer_gone = false;  ///< paired: the stream is over, and nothing has been flushed
+  bool peer_gone = false;      ///< paired: the stream is over, and nothing has been flushed
 };
 enum class QPCommand : std::uint8_t { Close, Terminate, Fail, Reset };
 
@@ -141,12 +145,12 @@ struct ConnectRequest {
 
 /// Parameters of pair_qp.
 struct PairRequest {
-  QPNumber qp = 0;             ///< an Idle QP that has a name
-  std::uint32_t peer = 0;      ///< the name of the QP at the other end
-  sockaddr_storage local = {}; ///< our address in the pair, and the peer's; ports do not matter
+  QPNumber qp = 0;              ///< an Idle QP that has a name
+  std::uint32_t peer = 0;       ///< the name of the QP at the other end
+  sockaddr_storage local = {};  ///< our address in the pair, and the peer's; ports do not matter
   sockaddr_storage remote = {};
-  std::uint16_t ird = 0;       ///< Reads the peer may open at us
-  std::uint16_t ord = 0;       ///< Reads we may open
+  std::uint16_t ird = 0;  ///< Reads the peer may open at us
+  std::uint16_t ord = 0;  ///< Reads we may open
 };
 
 enum class ConnectionEventKind : std::uint8_t {
@@ -164,9 +168,9 @@ struct ConnectionEvent {
   /// Of connect/accept; of the listener for Requested, and for Failed when the peer left before its
   /// request was answered (the connection number is void then).
   std::uint64_t cookie = 0;
-  int error = 0;             ///< Failed, Rejected (ECONNREFUSED), Disconnected (0, or why)
-  const char* text = "";     ///< a static sentence for people, with Failed and Disconnected
-  bool has_depths = false;   ///< the peer told its IRD/ORD (RFC 6581)
+  int error = 0;            ///< Failed, Rejected (ECONNREFUSED), Disconnected (0, or why)
+  const char* text = "";    ///< a static sentence for people, with Failed and Disconnected
+  bool has_depths = false;  ///< the peer told its IRD/ORD (RFC 6581)
   std::uint16_t peer_ird = 0, peer_ord = 0;
   Octets private_data;                     ///< valid during the call only
   sockaddr_storage local = {}, peer = {};  ///< Requested, Established
@@ -213,6 +217,15 @@ enum class Slept : std::uint8_t {
   Interrupted,  ///< a signal handler ran
   NotHere,      ///< another thread does the work: wait elsewhere
 };
+
+/// For what a thread waits, and how long; all as ppoll has it.
+struct Watched {
+  pollfd* fds = nullptr;
+  std::size_t count = 0;  ///< at most kWatchedMax
+  const timespec* wait = nullptr;
+  const sigset_t* mask = nullptr;
+};
+inline constexpr std::size_t kWatchedMax = 15;
 
 class Device {
  public:
@@ -304,6 +317,11 @@ class Device {
   /// A thread that has to wait until `events` is above 0 is the RNIC meanwhile, which saves it the
   /// switch from the thread that would be. A cancellation point. Engine inline: always NotHere.
   virtual Slept sleep(const std::atomic<std::uint32_t>& /*events*/) { return Slept::NotHere; }
+  /// The same for a thread that waits for descriptors, among them those of its events: as ppoll,
+  /// whose results are in `watched` when it looks. No cancellation point.
+  virtual Slept sleep_among(const Watched& /*watched*/) { return Slept::NotHere; }
+  /// For the thread that was in sleep_among and left it by a jump out of a signal handler.
+  virtual void abandon_sleep() {}
   /// Called after `events` was counted up. True: a thread that sleeps for it will look, and needs
   /// no other sign.
   virtual bool end_sleep(const std::atomic<std::uint32_t>& /*events*/) { return false; }

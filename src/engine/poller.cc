@@ -1,7 +1,6 @@
 // epoll, eventfd and timerfd.
 #include "engine/poller.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@ namespace raw = transport::raw;
 namespace {
 constexpr std::uint64_t kWakeKey = 0;
 constexpr std::uint64_t kTimerKey = UINT64_MAX;
-}
+}  // namespace
 
 Poller::~Poller() {
   if (epoll_ >= 0) ::close(epoll_);
@@ -68,6 +67,18 @@ Result<std::span<const epoll_event>> Poller::sleep(int timeout_ms, std::span<epo
     return Error{errno, "the wait was interrupted"};
   }
   return wait(0, out);
+}
+
+Result<bool> Poller::sleep_among(std::span<pollfd> more, const timespec* wait,
+                                 const sigset_t* mask) {
+  more.back() = {epoll_, POLLIN, 0};
+  timespec rest{};  // the kernel counts it down
+  if (wait != nullptr) rest = *wait;
+  if (::syscall(SYS_ppoll, more.data(), more.size(), wait == nullptr ? nullptr : &rest, mask,
+                std::size_t{_NSIG / 8}) < 0) {
+    return Error{errno, "the wait was interrupted"};
+  }
+  return more.back().revents != 0;
 }
 
 std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<epoll_event> out) {

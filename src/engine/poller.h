@@ -1,9 +1,12 @@
 // epoll and a wake-up, in one object.
 #pragma once
 
+#include <poll.h>
 #include <sys/epoll.h>
 
+#include <csignal>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <span>
 
@@ -36,6 +39,9 @@ class Poller {
   std::span<const epoll_event> wait_briefly(Duration timeout, std::span<epoll_event> out);
   /// As wait(), for a program's thread: a cancellation point, and EINTR when a signal ended it.
   Result<std::span<const epoll_event>> sleep(int timeout_ms, std::span<epoll_event> out);
+  /// As ppoll with all its results, and this poller beside: `more` has a place for it behind the
+  /// others. True: the poller has something. No cancellation point.
+  Result<bool> sleep_among(std::span<pollfd> more, const timespec* wait, const sigset_t* mask);
   /// Ends a wait() of another thread, or the next one.
   void wake();
   /// Makes the timer; once it is there this does nothing. EMFILE, ENFILE, ENOMEM, ENOSPC.

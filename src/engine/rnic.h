@@ -95,10 +95,14 @@ class Rnic final : public device::Device,
   void progress() override;
   int timeout_ms() override;
   device::Slept sleep(const std::atomic<std::uint32_t>& events) override;
+  device::Slept sleep_among(const device::Watched& watched) override;
+  void abandon_sleep() override;
   bool end_sleep(const std::atomic<std::uint32_t>& events) override;
   bool sleeps_for(const std::atomic<std::uint32_t>& events) const {
     return sleeper_.load(std::memory_order_seq_cst) == &events;
   }
+
+  bool sleeps_among() const { return sleeps_for(no_events_); }
 
   // For the progress thread.
   Poller& poller() { return poller_; }
@@ -193,6 +197,7 @@ class Rnic final : public device::Device,
   void publish_deadline();
   void wake_waiter();
   bool take_place();
+  bool begin_sleep();
   void serve_ready(std::span<const epoll_event> ready);
   void add_connection(std::unique_ptr<Connection>);
   void accept_all(ListenerSlot&);
@@ -260,7 +265,10 @@ class Rnic final : public device::Device,
   /// For what the thread in place_ sleeps, unless it is the progress thread.
   std::atomic<const std::atomic<std::uint32_t>*> sleeper_{nullptr};
   std::atomic<bool> sleeper_awake_{false};
-  std::array<epoll_event, 64> sleeper_events_;  ///< the sleeper's; not on a stack it may unwind
+  std::atomic<std::uint32_t> sleeper_turn_{
+      0};  ///< counts those who slept, and those who jumped away
+  const std::atomic<std::uint32_t> no_events_{0};  ///< what a sleeper among descriptors sleeps for
+  std::array<epoll_event, 64> sleeper_events_;     ///< the sleeper's; not on a stack it may unwind
   static constexpr std::int64_t kNoDeadline = INT64_MAX;
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;

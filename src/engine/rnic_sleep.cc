@@ -1,4 +1,8 @@
 // A program's thread that waits for an event, and is the RNIC meanwhile (docs/adr/0014).
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
 
@@ -11,17 +15,22 @@ class Rnic::Sleeper {
     rnic_.place_.take_wish();  // this one's own
     // Pairs with end_sleep: one of the two sees what the other did.
     rnic_.sleeper_.store(&events, std::memory_order_seq_cst);
+    turn_ = ++rnic_.sleeper_turn_;
   }
   ~Sleeper() {
-    rnic_.sleeper_.store(nullptr, std::memory_order_seq_cst);
-    rnic_.sleeper_awake_.store(false, std::memory_order_relaxed);
-    rnic_.place_.leave();
+    if (rnic_.sleeper_turn_ == turn_) leave(rnic_);
+  }
+  static void leave(Rnic& rnic) {
+    rnic.sleeper_.store(nullptr, std::memory_order_seq_cst);
+    rnic.sleeper_awake_.store(false, std::memory_order_relaxed);
+    rnic.place_.leave();
   }
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
 
  private:
   Rnic& rnic_;
+  std::uint32_t turn_;
 };
 
 /// Whoever is there makes room for who comes later.
@@ -38,27 +47,70 @@ bool Rnic::take_place() {
   return place_.try_take();
 }
 
-device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events) {
-  using device::Slept;
-  if (settings_.engine == Placement::Inline) return Slept::NotHere;
+/// Leaves nothing lying, and takes the place. False: another thread does the work.
+bool Rnic::begin_sleep() {
+  if (settings_.engine == Placement::Inline) return false;
   if (watched()) {
     // This is the next call that posts have waited for.
     if (rung()) Entry::try_enter(*this, [](Rnic&) {});
     end_watch();
     // Another thread posts, and only the progress thread looks after what it leaves lying.
-    if (watched()) return Slept::NotHere;
+    if (watched()) return false;
   }
-  if (!take_place()) return Slept::NotHere;
+  if (!take_place()) return false;
   slept_at_arming_.store(armings(), std::memory_order_relaxed);
-  Sleeper sleeper(*this, events);
   // As a poll that found nothing: the progress thread stands back from a program that comes often.
   empty_polls_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events) {
+  using device::Slept;
+  if (!begin_sleep()) return Slept::NotHere;
+  Sleeper sleeper(*this, events);
   if (events.load(std::memory_order_seq_cst) != 0) return Slept::Look;
   const auto ready = poller_.sleep(timeout_ms(), sleeper_events_);
   if (!ready) return Slept::Interrupted;
   sleeper_awake_.store(true, std::memory_order_relaxed);
   progress_events(*ready);
   return place_.wished() ? Slept::NotHere : Slept::Look;
+}
+
+namespace {
+
+/// The earlier of the two; `wait` empty, `ms` below 0: never.
+const timespec* earlier(const timespec* wait, int ms, timespec& room) {
+  if (ms < 0) return wait;
+  room = {ms / 1000, ms % 1000 * 1'000'000L};
+  const bool sooner =
+      wait != nullptr &&
+      (wait->tv_sec < room.tv_sec || (wait->tv_sec == room.tv_sec && wait->tv_nsec < room.tv_nsec));
+  return sooner ? wait : &room;
+}
+
+}  // namespace
+
+device::Slept Rnic::sleep_among(const device::Watched& watched) {
+  using device::Slept;
+  if (watched.count > device::kWatchedMax || !begin_sleep()) return Slept::NotHere;
+  // Events are counted in their descriptors: this thread does not say for which it waits.
+  Sleeper sleeper(*this, no_events_);
+  std::array<pollfd, device::kWatchedMax + 1> all;
+  std::copy_n(watched.fds, watched.count, all.begin());
+  timespec room{};
+  const auto ready = poller_.sleep_among(std::span(all).first(watched.count + 1),
+                                         earlier(watched.wait, timeout_ms(), room), watched.mask);
+  if (!ready) return ready.error().code == EINTR ? Slept::Interrupted : Slept::NotHere;
+  std::copy_n(all.begin(), watched.count, watched.fds);
+  sleeper_awake_.store(true, std::memory_order_relaxed);
+  // A deadline of the RNIC's own may have come instead.
+  if (*ready || timeout_ms() == 0) progress_events(poller_.wait(0, sleeper_events_));
+  return place_.wished() ? Slept::NotHere : Slept::Look;
+}
+
+void Rnic::abandon_sleep() {
+  ++sleeper_turn_;
+  Sleeper::leave(*this);
 }
 
 bool Rnic::end_sleep(const std::atomic<std::uint32_t>& events) {

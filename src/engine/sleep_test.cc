@@ -1,6 +1,9 @@
 // Threads of a program that sleep in the device, and what they do there.
+#include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -227,6 +230,113 @@ TEST_F(SleepTest, ASleeperLearnsOfNewDeadlines) {
   sleeper.join();
   EXPECT_EQ(server->take_event()->event.kind, device::ConnectionEventKind::Failed);
 }
+
+/// A pipe, and a wait for it in the device.
+class SleepAmongTest : public SleepTest {
+ protected:
+  void SetUp() override {
+    SleepTest::SetUp();
+    ASSERT_EQ(pipe(ends_), 0);
+    watched_ = {ends_[0], POLLIN, 0};
+  }
+  void TearDown() override {
+    close(ends_[0]);
+    close(ends_[1]);
+    SleepTest::TearDown();
+  }
+  void write_one() { ASSERT_EQ(::write(ends_[1], "x", 1), 1); }
+  Slept sleep_among(const timespec* wait = nullptr) {
+    return rnic().sleep_among({&watched_, 1, wait, nullptr});
+  }
+  void wait_for_taken_place() {
+    ASSERT_TRUE(server->wait_until([&] { return rnic().sleeps_among(); }));
+  }
+
+  int ends_[2];
+  pollfd watched_;
+};
+
+TEST_F(SleepAmongTest, ADescriptorEndsIt) {
+  std::thread sleeper([&] {
+    while (watched_.revents == 0) EXPECT_EQ(sleep_among(), Slept::Look);
+    EXPECT_EQ(watched_.revents, POLLIN);
+  });
+  wait_for_taken_place();
+  write_one();
+  sleeper.join();
+}
+
+TEST_F(SleepAmongTest, ItsTimeEndsIt) {
+  const timespec moment{0, 1'000'000};
+  EXPECT_EQ(sleep_among(&moment), Slept::Look);
+  EXPECT_EQ(watched_.revents, 0);
+}
+
+TEST_F(SleepAmongTest, WhoSleepsServesWhatComes) {
+  std::thread::id server_of_it;
+  std::atomic<bool> came{false};
+  server->on_completion_event = [&] {
+    server_of_it = std::this_thread::get_id();
+    came = true;
+  };
+  listen();
+  QPHandle client_qp = client->make_qp(), server_qp = server->make_qp();
+  establish(client_qp, server_qp);
+  ASSERT_FALSE(HasFatalFailure());
+  bool served = false;
+  for (int round = 0; round < 50 && !served; ++round) {
+    came = false;
+    server->post_receive(server_qp, 1, nullptr, 0, 0);
+    ASSERT_TRUE(rnic().arm_cq(server->cq.number, false).ok());
+    std::thread sleeper([&] {
+      while (!came && watched_.revents == 0) EXPECT_NE(sleep_among(), Slept::Interrupted);
+      served = came && server_of_it == std::this_thread::get_id();
+    });
+    wait_for_taken_place();
+    client->post_send(client_qp, {.wr_id = 2});
+    // The progress thread may have been faster.
+    EXPECT_TRUE(server->wait_until([&] { return came.load(); }));
+    write_one();
+    sleeper.join();
+    char octet;
+    ASSERT_EQ(::read(ends_[0], &octet, 1), 1);
+    watched_.revents = 0;
+    EXPECT_EQ(server->wait_completion()->status, device::CompletionStatus::Success);
+    EXPECT_EQ(client->wait_completion()->status, device::CompletionStatus::Success);
+  }
+  EXPECT_TRUE(served);
+}
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+sigjmp_buf jumped_to;
+
+TEST_F(SleepAmongTest, WhoJumpedOutOfItCanGiveThePlaceBack) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { siglongjmp(jumped_to, 1); };
+  sigaction(SIGUSR1, &action, nullptr);
+  std::atomic<bool> jumped{false};
+  std::thread sleeper([&] {
+    if (sigsetjmp(jumped_to, 1) == 0) {
+      sleep_among();
+    } else {
+      jumped = true;
+      EXPECT_TRUE(rnic().sleeps_among());
+      rnic().abandon_sleep();
+    }
+  });
+  wait_for_taken_place();
+  // A moment later it is in the kernel; before that the jump leaves from where it does no harm.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  pthread_kill(sleeper.native_handle(), SIGUSR1);
+  sleeper.join();
+  EXPECT_TRUE(jumped);
+  Queue queue;
+  std::thread next([&] { EXPECT_EQ(sleep_for(queue), Slept::Look); });
+  wait_for_sleeper(queue);
+  queue.add(rnic());
+  next.join();
+}
+#endif
 
 }  // namespace
 }  // namespace weft::engine

@@ -44,6 +44,7 @@ void ProcessRuntime::after_fork_in_child() {
   ProcessRuntime& self = instance();
   // Its threads did not come along and its locks may be held by them: not even its destructor may
   // run. The memory is the price of a fork.
+  self.started_device_.store(nullptr, std::memory_order_relaxed);
   if (self.device_.release() != nullptr) {
     self.generation_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -123,6 +124,7 @@ Result<device::Device*> ProcessRuntime::device() {
   auto made = make_device(*this, &message);
   if (!made) return say_once(made.error().code, std::move(message));
   device_ = std::move(*made);
+  started_device_.store(device_.get(), std::memory_order_release);
   return device_.get();
 }
 

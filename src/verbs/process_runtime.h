@@ -31,6 +31,8 @@ class ProcessRuntime final : public Runtime, private device::Events {
   /// What it says of an address that stays where it is may be a tenth of a second old.
   const Interface* interface_of(const sockaddr* local) override;
   Result<device::Device*> device() override;
+  /// The device, if it was started in this process.
+  device::Device* started_device() const { return started_device_.load(std::memory_order_acquire); }
   /// Are the WEFT_* settings such that device() can do as they say? If not: EINVAL, and the
   /// sentence, which is said on stderr the first time. Starts nothing.
   Result<void> check_settings();
@@ -79,7 +81,8 @@ class ProcessRuntime final : public Runtime, private device::Events {
 
   std::mutex device_lock_;
   std::unique_ptr<device::Device> device_;
-  std::deque<std::string> messages_;  ///< texts of errors given out
+  std::atomic<device::Device*> started_device_{nullptr};  ///< device_, for who has no lock
+  std::deque<std::string> messages_;                      ///< texts of errors given out
 
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<ConnectionEvents*> connection_events_{nullptr};

@@ -24,6 +24,9 @@ Examples, in two terminals of one machine:
   weft run -- ib_write_bw -R                         throughput; then, in the other terminal:
   weft run -- ib_write_bw -R 127.0.0.1
 
+  weft run --sockets --iwarp-port 6379 -- redis-server --port 6379
+                                                     a sockets program, over iWARP
+
   weft run --crc off --markers on -- ib_send_lat -R  settings hold for one program
   weft devices --json                                what there is, for scripts
 
@@ -83,6 +86,8 @@ int run_main(int argc, char** argv) {
   run->footer(kRunFooter);
   run->allow_extras();
   add_run_options(*run);
+  run->add_flag("--sockets")
+      ->description("put iWARP beneath the program's sockets, where --iwarp-port says so");
 
   bool json = false;
   CLI::App* devices = app.add_subcommand("devices", "list the RDMA devices of this machine");

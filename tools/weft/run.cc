@@ -2,6 +2,7 @@
 #include "weft/run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,11 @@ std::string option_name(const Setting& setting) {
     name += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return name;
+}
+
+/// An option that may stand several times, and then means all of it.
+bool is_list(const Setting& setting) {
+  return setting.values.ends_with("PORTS");
 }
 
 bool is_switch(const CLI::Option& option) {
@@ -65,7 +71,9 @@ void add_run_options(CLI::App& app, const std::string& group) {
         ->check([&setting](const std::string& value) {
           return accepts(setting, value) ? std::string()
                                          : fmt::format("it takes {}", setting.values);
-        });
+        })
+        ->multi_option_policy(is_list(setting) ? CLI::MultiOptionPolicy::TakeAll
+                                               : CLI::MultiOptionPolicy::TakeLast);
   }
 }
 
@@ -96,7 +104,10 @@ void apply_settings(const CLI::App& app) {
   for (const Setting& setting : kSettings) {
     const CLI::Option* option = app.get_option_no_throw(option_name(setting));
     if (option == nullptr || option->count() == 0) continue;
-    ::setenv(std::string(setting.name).c_str(), option->results().back().c_str(), 1);
+    const auto& results = option->results();
+    const std::string value =
+        is_list(setting) ? fmt::format("{}", fmt::join(results, ",")) : results.back();
+    ::setenv(std::string(setting.name).c_str(), value.c_str(), 1);
   }
 }
 
@@ -127,7 +138,7 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
                        kHelpCommand);
   }
   const auto folder = library_folder();
-  for (const char* library : {"libibverbs.so.1", "librdmacm.so.1"}) {
+  for (const char* library : {"libibverbs.so.1", "librdmacm.so.1", "libweft-sockets.so"}) {
     if (std::error_code failed; !std::filesystem::exists(folder / library, failed)) {
       fmt::print(stderr, "weft: {} is not in {}; the build is not complete\n", library,
                  folder.string());
@@ -136,6 +147,7 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
   }
   apply_settings(run);
   prepend("LD_LIBRARY_PATH", folder.string());
+  if (run.count("--sockets") != 0) prepend("LD_PRELOAD", folder / "libweft-sockets.so");
 #ifdef WEFT_SANITIZER_RUNTIME
   // Here the libraries are instrumented and the program is not: a sanitizer's runtime has to be the
   // first library of a process, and only the dynamic linker can put it before the program's own.

@@ -1,0 +1,210 @@
+// errno and descriptor numbers.
+#include "front/sockets/calls.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <new>
+
+#include "front/sockets/addresses.h"
+#include "front/sockets/kernel.h"
+#include "front/sockets/service.h"
+
+namespace weft::sockets {
+namespace {
+
+int fail(int code) {
+  errno = code;
+  return -1;
+}
+template <typename T>
+int fail(const Result<T>& result) {
+  return fail(result.error().code);
+}
+
+bool is_blocking(const Socket& socket, int flags) {
+  return !socket.nonblocking.load(std::memory_order_relaxed) && (flags & MSG_DONTWAIT) == 0;
+}
+
+/// A socket of the parent process, which its child can only close.
+bool is_disowned(const Socket& socket) {
+  return socket.made_in != fork_generation();
+}
+
+struct AtExit {
+  ~AtExit() { leave(); }
+};
+
+}  // namespace
+
+FdTable<Socket>& sockets() {
+  static auto* table = [] {
+    // A child's table is of a moment when nobody was in it.
+    pthread_atfork([] { sockets().lock_all(); }, [] { sockets().unlock_all(); },
+                   [] { sockets().unlock_all(); });
+    return new FdTable<Socket>;
+  }();
+  return *table;
+}
+
+void leave() {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  Service* service = Service::existing();
+  if (service == nullptr) return;
+  end_jumped_sleep();
+  sockets().for_each([](int fd, const SocketPtr& socket) { close(fd, socket, false); });
+  service->drain(kPatience);
+}
+
+int enter(const SocketPtr& socket, int flags, int fd) {
+  auto made = socket->open_descriptor(flags);
+  if (!made) return fail(made);
+  int number = *made;
+  if (fd >= 0) {
+    if (kernel::dup3(number, fd, flags & SOCK_CLOEXEC) < 0) {
+      const int code = errno;
+      kernel::close(number);
+      return fail(code);
+    }
+    kernel::close(number);
+    number = fd;
+  }
+  socket->add_number(number);
+  if (!sockets().set(number, socket)) {
+    socket->remove_number(number);
+    kernel::close(number);
+    return fail(EMFILE);
+  }
+  static const AtExit at_exit;
+  return number;
+}
+
+int new_socket(int domain, int type, int protocol) {
+  const int flags = type & (SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (domain != AF_INET && domain != AF_INET6) return fail(EAFNOSUPPORT);
+  // Datagrams need a QP type that iWARP does not have.
+  if ((type & ~flags) != SOCK_STREAM) return fail(EOPNOTSUPP);
+  if (protocol != 0 && protocol != IPPROTO_TCP) return fail(EPROTONOSUPPORT);
+  if (auto service = Service::get(); !service) return fail(service);
+  return enter(std::make_shared<Socket>(domain), flags);
+}
+
+int bind(Socket& socket, const sockaddr* address, socklen_t octets) {
+  if (is_disowned(socket)) return fail(EBADF);
+  if (address == nullptr) return fail(EFAULT);
+  if (octets < octets_of(address->sa_family)) return fail(EINVAL);
+  auto bound = socket.bind(*address);
+  return bound ? 0 : fail(bound);
+}
+
+int listen(Socket& socket, int backlog) {
+  if (is_disowned(socket)) return fail(EBADF);
+  auto listening = socket.listen(backlog);
+  return listening ? 0 : fail(listening);
+}
+
+int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) {
+  if (is_disowned(socket)) return fail(EBADF);
+  if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return fail(EINVAL);
+  if (address != nullptr && octets == nullptr) return fail(EFAULT);
+  auto connection = socket.accept(is_blocking(socket, 0));
+  if (!connection) return fail(connection);
+  if (address != nullptr) static_cast<void>((*connection)->peer_address(address, octets));
+  const int fd = enter(*connection, flags);
+  if (fd < 0) {
+    const int code = errno;
+    (*connection)->close(false);
+    return fail(code);
+  }
+  return fd;
+}
+
+int connect(Socket& socket, const sockaddr* address, socklen_t octets) {
+  if (is_disowned(socket)) return fail(EBADF);
+  if (address == nullptr) return fail(EFAULT);
+  if (octets < octets_of(address->sa_family)) return fail(EINVAL);
+  auto connected = socket.connect(*address, is_blocking(socket, 0));
+  return connected ? 0 : fail(connected);
+}
+
+ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) {
+  if (is_disowned(socket)) return fail(EBADF);
+  if ((flags & MSG_OOB) != 0) return fail(EOPNOTSUPP);
+  auto sent = socket.send(Cursor({vector, count}), flags, is_blocking(socket, flags));
+  if (sent) return static_cast<ssize_t>(*sent);
+  return fail(sent);
+}
+
+ssize_t receive(Socket& socket, const iovec* vector, std::size_t count, int flags) {
+  if (is_disowned(socket)) return fail(EBADF);
+  if ((flags & MSG_OOB) != 0) return fail(EINVAL);
+  auto received = socket.receive(Cursor({vector, count}), flags, is_blocking(socket, flags));
+  if (received) return static_cast<ssize_t>(*received);
+  return fail(received);
+}
+
+ssize_t receive_message(Socket& socket, msghdr* message, int flags) {
+  if (message == nullptr) return fail(EFAULT);
+  const ssize_t received = receive(socket, message->msg_iov, message->msg_iovlen, flags);
+  if (received < 0) return received;
+  message->msg_namelen = 0;
+  message->msg_controllen = 0;
+  message->msg_flags = 0;
+  return received;
+}
+
+ssize_t send_message(Socket& socket, const msghdr* message, int flags) {
+  if (message == nullptr) return fail(EFAULT);
+  if (message->msg_control != nullptr && message->msg_controllen >= sizeof(cmsghdr)) {
+    const cmsghdr* first = CMSG_FIRSTHDR(message);
+    if (first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS) return fail(EINVAL);
+  }
+  return send(socket, message->msg_iov, message->msg_iovlen, flags);
+}
+
+int shutdown(Socket& socket, int how) {
+  if (is_disowned(socket)) return fail(EBADF);
+  auto done = socket.shutdown(how);
+  return done ? 0 : fail(done);
+}
+
+int close(int fd, const SocketPtr& socket, bool linger) {
+  // In this order: the number may be given out again as soon as the kernel has it back.
+  sockets().take(fd);
+  const bool owned = !is_disowned(*socket);
+  const bool last = owned && socket->remove_number(fd);
+  if (last) socket->before_last_close(fd);
+  const int result = kernel::close(fd);
+  if (last && !socket->hand_over()) socket->close(linger);
+  return result;
+}
+
+int local_name(Socket& socket, sockaddr* address, socklen_t* octets) {
+  if (is_disowned(socket)) return fail(EBADF);
+  if (address == nullptr || octets == nullptr) return fail(EFAULT);
+  auto named = socket.local_address(address, octets);
+  return named ? 0 : fail(named);
+}
+
+int peer_name(Socket& socket, sockaddr* address, socklen_t* octets) {
+  if (is_disowned(socket)) return fail(EBADF);
+  if (address == nullptr || octets == nullptr) return fail(EFAULT);
+  auto named = socket.peer_address(address, octets);
+  return named ? 0 : fail(named);
+}
+
+int control(int fd, Socket& socket, int command, long argument) {
+  const int result = kernel::fcntl(fd, command, argument);
+  if (result < 0) return result;
+  if (command == F_SETFL) socket.nonblocking = (argument & O_NONBLOCK) != 0;
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+    socket.add_number(result);
+    sockets().set(result, socket.shared_from_this());
+  }
+  return result;
+}
+
+}  // namespace weft::sockets

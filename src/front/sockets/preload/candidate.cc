@@ -1,0 +1,265 @@
+// Switching a descriptor from TCP to iWARP, and back.
+#include "front/sockets/preload/candidate.h"
+
+#include <link.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include <weft/sockets.h>
+
+#include "front/sockets/addresses.h"
+#include "front/sockets/kernel.h"
+#include "front/sockets/preload/rules.h"
+
+namespace weft::sockets {
+namespace {
+
+/// Where our libraries lie in memory; their own sockets are not the program's.
+struct Libraries {
+  struct Range {
+    std::uintptr_t first, last;
+  };
+  std::vector<Range> ranges;
+
+  Libraries() {
+    ::dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* self) {
+          static_cast<Libraries*>(self)->add(*info);
+          return 0;
+        },
+        this);
+  }
+
+  void add(const dl_phdr_info& info) {
+    const std::array<std::uintptr_t, 3> ours{reinterpret_cast<std::uintptr_t>(&ibv_get_device_list),
+                                             reinterpret_cast<std::uintptr_t>(&rdma_create_id),
+                                             reinterpret_cast<std::uintptr_t>(&rule_holds)};
+    for (int i = 0; i < info.dlpi_phnum; ++i) {
+      const auto& part = info.dlpi_phdr[i];
+      if (part.p_type != PT_LOAD) continue;
+      const std::uintptr_t first = info.dlpi_addr + part.p_vaddr;
+      const std::uintptr_t last = first + part.p_memsz;
+      for (const std::uintptr_t one : ours) {
+        if (one >= first && one < last) ranges.push_back({first, last});
+      }
+    }
+  }
+};
+
+bool wants(Candidate& candidate, const sockaddr& address) {
+  std::lock_guard lock(candidate.mutex);
+  if (candidate.mode) return *candidate.mode != IWARP_MODE_OFF;
+  return rule_holds(address);
+}
+
+bool may_fall_back(Candidate& candidate) {
+  std::lock_guard lock(candidate.mutex);
+  if (candidate.mode) return *candidate.mode == IWARP_MODE_ON;
+  return sockets::may_fall_back();
+}
+
+/// Tells all epoll sets again what they knew of this number. With the mutex held.
+void register_again(Candidate& candidate, int fd) {
+  for (auto& [epoll, event] : candidate.registered) {
+    epoll_event copy = event;
+    kernel::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &copy);
+  }
+}
+
+/// What the program set on the TCP socket and a stream over RDMA knows too.
+void copy_options(int from, Socket& to) {
+  constexpr std::array<std::pair<int, int>, 8> kNames{{{SOL_SOCKET, SO_REUSEADDR},
+                                                       {SOL_SOCKET, SO_KEEPALIVE},
+                                                       {SOL_SOCKET, SO_LINGER},
+                                                       {SOL_SOCKET, SO_RCVTIMEO},
+                                                       {SOL_SOCKET, SO_SNDTIMEO},
+                                                       {IPPROTO_TCP, 1 /* TCP_NODELAY */},
+                                                       {IPPROTO_IPV6, IPV6_V6ONLY},
+                                                       {SOL_SOCKET, SO_OOBINLINE}}};
+  for (const auto& [level, name] : kNames) {
+    std::array<std::uint8_t, 32> value{};
+    socklen_t octets = value.size();
+    if (kernel::getsockopt(from, level, name, value.data(), &octets) == 0) {
+      set_option(to, level, name, value.data(), octets);
+    }
+  }
+}
+
+/// Puts a socket of ours under the number; the TCP socket stays in candidate.kept.
+SocketPtr switch_over(int fd, Candidate& candidate) {
+  std::lock_guard lock(candidate.mutex);
+  sockaddr_storage bound{};
+  socklen_t octets = sizeof bound;
+  if (kernel::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &octets) != 0) return nullptr;
+  if (octets_of(bound.ss_family) == 0) return nullptr;
+  const auto socket = std::make_shared<Socket>(bound.ss_family);
+  copy_options(fd, *socket);
+  // It goes on holding its port, in a way that lets the connection manager have it too.
+  const int on = 1;
+  kernel::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const auto port = reinterpret_cast<const sockaddr_in&>(bound).sin_port;
+  if (port != 0 && !socket->bind(reinterpret_cast<const sockaddr&>(bound))) return nullptr;
+  const int kept = kernel::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (kept < 0) return nullptr;
+  const int flags = ((kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? SOCK_CLOEXEC : 0) |
+                    ((kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 ? SOCK_NONBLOCK : 0);
+  if (enter(socket, flags, fd) < 0) {
+    kernel::close(kept);
+    return nullptr;
+  }
+  candidate.kept = kept;
+  if (!candidate.registered.empty()) socket->watch();
+  register_again(candidate, fd);
+  return socket;
+}
+
+/// The TCP socket again, under the same number.
+void switch_back(int fd, const SocketPtr& socket, Candidate& candidate) {
+  std::lock_guard lock(candidate.mutex);
+  if (candidate.kept < 0) return;
+  sockets().take(fd);
+  socket->remove_number(fd);
+  const bool cloexec = (kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+  const bool nonblocking = socket->nonblocking;
+  const long flags = kernel::fcntl(candidate.kept, F_GETFL);
+  kernel::fcntl(candidate.kept, F_SETFL,
+                nonblocking ? flags | O_NONBLOCK : flags & ~long{O_NONBLOCK});
+  kernel::dup3(candidate.kept, fd, cloexec ? O_CLOEXEC : 0);
+  kernel::close(candidate.kept);
+  candidate.kept = -1;
+  register_again(candidate, fd);
+}
+
+void drop_kept(Candidate& candidate) {
+  std::lock_guard lock(candidate.mutex);
+  if (candidate.kept >= 0) kernel::close(candidate.kept);
+  candidate.kept = -1;
+}
+
+}  // namespace
+
+Candidate::~Candidate() {
+  if (kept >= 0) kernel::close(kept);
+}
+
+FdTable<Candidate>& candidates() {
+  static auto* table = new FdTable<Candidate>;
+  return *table;
+}
+
+void consider(int fd) {
+  candidates().set(fd, std::make_shared<Candidate>());
+}
+
+bool is_programs(const void* return_address) {
+  static const Libraries* const libraries = new Libraries;
+  const auto at = reinterpret_cast<std::uintptr_t>(return_address);
+  for (const auto& range : libraries->ranges) {
+    if (at >= range.first && at < range.last) return false;
+  }
+  return true;
+}
+
+void note_epoll(int fd, int epoll, int operation, const epoll_event* event) {
+  const auto candidate = candidates().find(fd);
+  if (candidate == nullptr) return;
+  std::lock_guard lock(candidate->mutex);
+  if (operation == EPOLL_CTL_DEL) {
+    candidate->registered.erase(epoll);
+  } else if (event != nullptr) {
+    candidate->registered[epoll] = *event;
+  }
+}
+
+int set_mode(int fd, const void* value, socklen_t octets) {
+  int mode = 0;
+  if (value == nullptr || octets < sizeof mode) return errno = EINVAL, -1;
+  std::memcpy(&mode, value, sizeof mode);
+  if (mode < IWARP_MODE_OFF || mode > IWARP_MODE_REQUIRED) return errno = EINVAL, -1;
+  int type = 0, family = 0;
+  socklen_t size = sizeof type;
+  if (kernel::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) return -1;
+  if (sockets().has(fd)) return errno = EISCONN, -1;
+  size = sizeof family;
+  kernel::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  if (type != SOCK_STREAM || octets_of(family) == 0) return errno = EOPNOTSUPP, -1;
+  if (!candidates().has(fd)) consider(fd);
+  const auto candidate = candidates().find(fd);
+  if (candidate == nullptr) return errno = ENOMEM, -1;
+  std::lock_guard lock(candidate->mutex);
+  candidate->mode = mode;
+  return 0;
+}
+
+int get_mode(int fd, void* value, socklen_t* octets) {
+  if (value == nullptr || octets == nullptr || *octets < sizeof(int)) return errno = EINVAL, -1;
+  const int mode = sockets().has(fd) ? IWARP_MODE_ON : IWARP_MODE_OFF;
+  std::memcpy(value, &mode, sizeof mode);
+  *octets = sizeof mode;
+  return 0;
+}
+
+std::optional<int> listen_switched(int fd, int backlog) {
+  const auto candidate = candidates().find(fd);
+  if (candidate == nullptr) return {};
+  sockaddr_storage bound{};
+  socklen_t octets = sizeof bound;
+  if (kernel::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &octets) != 0) return {};
+  if (!wants(*candidate, reinterpret_cast<const sockaddr&>(bound))) return {};
+  const SocketPtr socket = switch_over(fd, *candidate);
+  if (socket == nullptr) {
+    if (may_fall_back(*candidate)) return {};
+    return errno = EOPNOTSUPP, -1;
+  }
+  if (listen(*socket, backlog) == 0) {
+    drop_kept(*candidate);
+    return 0;
+  }
+  const int code = errno;
+  switch_back(fd, socket, *candidate);
+  socket->close(false);
+  if (code != EADDRINUSE && may_fall_back(*candidate)) return {};
+  return errno = code, -1;
+}
+
+std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t octets) {
+  const auto candidate = candidates().find(fd);
+  if (candidate == nullptr || address == nullptr || octets < octets_of(address->sa_family) ||
+      octets_of(address->sa_family) == 0 || !wants(*candidate, *address)) {
+    return {};
+  }
+  const bool falls_back = may_fall_back(*candidate);
+  const SocketPtr socket = switch_over(fd, *candidate);
+  if (socket == nullptr) {
+    if (falls_back) return {};
+    return errno = EOPNOTSUPP, -1;
+  }
+  if (socket->nonblocking && falls_back) {
+    sockaddr_storage target{};
+    std::memcpy(&target, address, octets_of(address->sa_family));
+    // In the service's thread, when iWARP has failed: the same attempt by TCP.
+    socket->set_fallback([fd, candidate, target](const SocketPtr& refused) {
+      switch_back(fd, refused, *candidate);
+      kernel::connect(fd, reinterpret_cast<const sockaddr*>(&target), octets_of(target.ss_family));
+      refused->close(false);
+    });
+  }
+  const int result = connect(*socket, address, octets);
+  if (result == 0) {
+    drop_kept(*candidate);
+    return 0;
+  }
+  const int code = errno;
+  if (code == EINPROGRESS || code == EINTR) return errno = code, -1;
+  if (!falls_back) return errno = code, -1;
+  switch_back(fd, socket, *candidate);
+  socket->close(false);
+  return {};
+}
+
+}  // namespace weft::sockets

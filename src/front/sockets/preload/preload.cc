@@ -1,0 +1,486 @@
+// libc's socket calls, in front of libc: sockets in IWARP_MODE are served here, all others go on.
+//
+// Each function asks the table first; for a descriptor that is not in it that is all it does.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdlib>
+#include <ctime>
+
+#include <weft/sockets.h>
+
+#include "front/libibverbs/export.h"
+#include "front/sockets/addresses.h"
+#include "front/sockets/calls.h"
+#include "front/sockets/kernel.h"
+#include "front/sockets/preload/candidate.h"
+#include "front/sockets/preload/libc.h"
+#include "front/sockets/preload/rules.h"
+
+namespace {
+
+namespace weft_sockets = weft::sockets;
+namespace libc = weft::sockets::libc;
+using weft_sockets::candidates;
+using weft_sockets::SocketPtr;
+
+/// The socket of a descriptor, if it is this process's own.
+SocketPtr find(int fd) {
+  SocketPtr socket = weft_sockets::sockets().find(fd);
+  if (socket != nullptr && socket->made_in != weft_sockets::fork_generation()) return nullptr;
+  return socket;
+}
+bool is_ours(int fd) {
+  return weft_sockets::sockets().has(fd) && find(fd) != nullptr;
+}
+
+/// A socket of the parent's, whose descriptor is here a channel to the parent.
+SocketPtr inherited(int fd) {
+  SocketPtr socket = weft_sockets::sockets().find(fd);
+  if (socket != nullptr && socket->made_in == weft_sockets::fork_generation()) return nullptr;
+  return socket;
+}
+
+int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* address,
+                   socklen_t* octets) {
+  weft_sockets::give(socket.settled_name(peer), address, octets);
+  return 0;
+}
+
+int fail(int code) {
+  errno = code;
+  return -1;
+}
+
+ssize_t send_vector(weft_sockets::Socket& socket, const iovec* vector, std::size_t count,
+                    int flags) {
+  const ssize_t sent = weft_sockets::send(socket, vector, count, flags);
+  if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
+    ::raise(SIGPIPE);
+    errno = EPIPE;
+  }
+  return sent;
+}
+
+ssize_t send_octets(weft_sockets::Socket& socket, const void* from, std::size_t octets, int flags) {
+  const iovec part{const_cast<void*>(from), octets};
+  return send_vector(socket, &part, 1, flags);
+}
+
+ssize_t receive_octets(weft_sockets::Socket& socket, void* to, std::size_t octets, int flags) {
+  const iovec part{to, octets};
+  return weft_sockets::receive(socket, &part, 1, flags);
+}
+
+/// The new number leads to the same socket, or to the same candidate.
+int share(int from, int to) {
+  if (to < 0 || from == to) return to;
+  if (const SocketPtr socket = weft_sockets::sockets().find(from); socket != nullptr) {
+    if (find(from) != nullptr) socket->add_number(to);
+    weft_sockets::sockets().set(to, socket);
+  }
+  if (auto candidate = candidates().find(from); candidate != nullptr) {
+    candidates().set(to, std::move(candidate));
+  }
+  return to;
+}
+
+/// The number is about to lead to something else, or nowhere: what was there loses it.
+void vacate(int fd) {
+  candidates().take(fd);
+  const SocketPtr socket = weft_sockets::sockets().take(fd);
+  if (socket != nullptr && socket->made_in == weft_sockets::fork_generation() &&
+      socket->remove_number(fd)) {
+    socket->close(false);
+  }
+}
+
+bool is_open(int fd) {
+  return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
+}
+
+/// Not const: libc declares that poll only writes there, and the compiler asks who wrote before.
+bool any_ours(pollfd* fds, nfds_t count) {
+  for (nfds_t i = 0; i < count; ++i) {
+    if (is_ours(fds[i].fd)) return true;
+  }
+  return false;
+}
+
+bool any_ours(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
+  for (int fd = 0; fd < count && fd < FD_SETSIZE; ++fd) {
+    const bool asked = (a != nullptr && FD_ISSET(fd, a)) || (b != nullptr && FD_ISSET(fd, b)) ||
+                       (c != nullptr && FD_ISSET(fd, c));
+    if (asked && is_ours(fd)) return true;
+  }
+  return false;
+}
+
+int poll_ours(pollfd* fds, nfds_t count, int timeout_ms) {
+  timespec wait{};
+  if (timeout_ms > 0) wait = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
+  return weft_sockets::poll(fds, count, timeout_ms < 0 ? nullptr : &wait);
+}
+
+/// A copy through memory: what a file holds has to be in the send ring anyway.
+ssize_t send_file(weft_sockets::Socket& socket, int from, off_t* offset, std::size_t octets) {
+  std::array<char, 64 * 1024> piece;
+  std::size_t sent = 0;
+  off_t at = offset != nullptr ? *offset : 0;
+  while (sent < octets) {
+    const std::size_t wanted = std::min(piece.size(), octets - sent);
+    const ssize_t got = offset != nullptr
+                            ? ::pread(from, piece.data(), wanted, at)
+                            : ::pread(from, piece.data(), wanted, ::lseek(from, 0, SEEK_CUR));
+    if (got < 0 && sent == 0) return -1;
+    if (got <= 0) break;
+    const ssize_t part = send_octets(socket, piece.data(), static_cast<std::size_t>(got), 0);
+    if (part < 0 && sent == 0) return -1;
+    if (part <= 0) break;
+    sent += static_cast<std::size_t>(part);
+    at += part;
+    if (offset == nullptr) ::lseek(from, part, SEEK_CUR);
+    if (part < got) break;
+  }
+  if (offset != nullptr) *offset = at;
+  return static_cast<ssize_t>(sent);
+}
+
+}  // namespace
+
+// Life of a socket.
+WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
+  const int fd = libc::socket(domain, type, protocol);
+  const bool is_tcp = weft_sockets::octets_of(domain) != 0 &&
+                      (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
+  if (fd >= 0 && is_tcp && weft_sockets::has_rules() &&
+      weft_sockets::is_programs(__builtin_return_address(0))) {
+    weft_sockets::consider(fd);
+  }
+  return fd;
+}
+
+WEFT_EXPORT int bind(int fd, const sockaddr* address, socklen_t octets) noexcept {
+  if (const SocketPtr socket = find(fd); socket != nullptr) {
+    return weft_sockets::bind(*socket, address, octets);
+  }
+  return libc::bind(fd, address, octets);
+}
+
+WEFT_EXPORT int listen(int fd, int backlog) noexcept {
+  if (const SocketPtr socket = find(fd); socket != nullptr) {
+    return weft_sockets::listen(*socket, backlog);
+  }
+  if (candidates().has(fd)) {
+    if (const auto result = weft_sockets::listen_switched(fd, backlog); result) return *result;
+  }
+  return libc::listen(fd, backlog);
+}
+
+WEFT_EXPORT int accept4(int fd, sockaddr* address, socklen_t* octets, int flags) {
+  if (const SocketPtr socket = find(fd); socket != nullptr) {
+    return weft_sockets::accept(*socket, address, octets, flags);
+  }
+  return libc::accept4(fd, address, octets, flags);
+}
+
+WEFT_EXPORT int accept(int fd, sockaddr* address, socklen_t* octets) {
+  if (const SocketPtr socket = find(fd); socket != nullptr) {
+    return weft_sockets::accept(*socket, address, octets, 0);
+  }
+  return libc::accept(fd, address, octets);
+}
+
+WEFT_EXPORT int connect(int fd, const sockaddr* address, socklen_t octets) {
+  if (const SocketPtr socket = find(fd); socket != nullptr) {
+    return weft_sockets::connect(*socket, address, octets);
+  }
+  if (candidates().has(fd)) {
+    const auto result = weft_sockets::connect_switched(fd, address, octets);
+    if (result) return *result;
+  }
+  return libc::connect(fd, address, octets);
+}
+
+WEFT_EXPORT int shutdown(int fd, int how) noexcept {
+  if (const SocketPtr socket = find(fd); socket != nullptr) {
+    return weft_sockets::shutdown(*socket, how);
+  }
+  return libc::shutdown(fd, how);
+}
+
+WEFT_EXPORT int close(int fd) {
+  if (candidates().has(fd)) candidates().take(fd);
+  if (weft_sockets::sockets().has(fd)) {
+    const SocketPtr socket = weft_sockets::sockets().find(fd);
+    if (socket != nullptr) return weft_sockets::close(fd, socket, false);
+  }
+  return libc::close(fd);
+}
+
+// Descriptors.
+WEFT_EXPORT int dup(int fd) noexcept {
+  return share(fd, libc::dup(fd));
+}
+
+WEFT_EXPORT int dup2(int fd, int to) noexcept {
+  if (fd != to && is_open(fd)) vacate(to);
+  return share(fd, libc::dup2(fd, to));
+}
+
+WEFT_EXPORT int dup3(int fd, int to, int flags) noexcept {
+  if (fd != to && is_open(fd)) vacate(to);
+  return share(fd, libc::dup3(fd, to, flags));
+}
+
+WEFT_EXPORT int fcntl(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  const long argument = va_arg(arguments, long);
+  va_end(arguments);
+  if (const SocketPtr socket = find(fd); socket != nullptr) {
+    return weft_sockets::control(fd, *socket, command, argument);
+  }
+  const int result = libc::fcntl(fd, command, argument);
+  const bool made = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
+  return made && candidates().has(fd) ? share(fd, result) : result;
+}
+extern "C" __attribute__((visibility("default"), alias("fcntl"))) int fcntl64(int, int, ...);
+
+WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const SocketPtr socket = find(fd);
+  if (socket != nullptr && request == FIONREAD) {
+    *static_cast<int*>(argument) = static_cast<int>(socket->readable_octets());
+    return 0;
+  }
+  const int result = libc::ioctl(fd, request, argument);
+  if (socket != nullptr && result == 0 && request == FIONBIO) {
+    socket->nonblocking = *static_cast<int*>(argument) != 0;
+  }
+  return result;
+}
+
+WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
+  if ((flags & CLOSE_RANGE_CLOEXEC) == 0 && first <= last) {
+    const auto in = [&](int fd) {
+      return static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last;
+    };
+    weft_sockets::sockets().for_each([&](int fd, const SocketPtr&) {
+      if (in(fd)) ::close(fd);
+    });
+    candidates().for_each([&](int fd, const auto&) {
+      if (in(fd)) candidates().take(fd);
+    });
+  }
+  return libc::close_range(first, last, flags);
+}
+
+WEFT_EXPORT void closefrom(int first) noexcept {
+  ::close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
+}
+
+// Octets.
+WEFT_EXPORT ssize_t read(int fd, void* to, size_t octets) {
+  if (!is_ours(fd)) return libc::read(fd, to, octets);
+  const SocketPtr socket = find(fd);
+  return socket != nullptr ? receive_octets(*socket, to, octets, 0) : fail(EBADF);
+}
+WEFT_EXPORT ssize_t write(int fd, const void* from, size_t octets) {
+  if (!is_ours(fd)) return libc::write(fd, from, octets);
+  const SocketPtr socket = find(fd);
+  return socket != nullptr ? send_octets(*socket, from, octets, 0) : fail(EBADF);
+}
+WEFT_EXPORT ssize_t readv(int fd, const iovec* vector, int count) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::readv(fd, vector, count);
+  if (count < 0) return fail(EINVAL);
+  return weft_sockets::receive(*socket, vector, static_cast<std::size_t>(count), 0);
+}
+WEFT_EXPORT ssize_t writev(int fd, const iovec* vector, int count) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::writev(fd, vector, count);
+  if (count < 0) return fail(EINVAL);
+  return send_vector(*socket, vector, static_cast<std::size_t>(count), 0);
+}
+WEFT_EXPORT ssize_t recv(int fd, void* to, size_t octets, int flags) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::recv(fd, to, octets, flags);
+  return receive_octets(*socket, to, octets, flags);
+}
+WEFT_EXPORT ssize_t send(int fd, const void* from, size_t octets, int flags) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::send(fd, from, octets, flags);
+  return send_octets(*socket, from, octets, flags);
+}
+WEFT_EXPORT ssize_t recvfrom(int fd, void* to, size_t octets, int flags, sockaddr* address,
+                             socklen_t* address_octets) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::recvfrom(fd, to, octets, flags, address, address_octets);
+  if (address != nullptr && address_octets != nullptr) *address_octets = 0;
+  return receive_octets(*socket, to, octets, flags);
+}
+WEFT_EXPORT ssize_t sendto(int fd, const void* from, size_t octets, int flags,
+                           const sockaddr* address, socklen_t address_octets) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::sendto(fd, from, octets, flags, address, address_octets);
+  return send_octets(*socket, from, octets, flags);
+}
+WEFT_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::recvmsg(fd, message, flags);
+  return weft_sockets::receive_message(*socket, message, flags);
+}
+WEFT_EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  const SocketPtr socket = find(fd);
+  if (socket == nullptr) return libc::sendmsg(fd, message, flags);
+  const ssize_t sent = weft_sockets::send_message(*socket, message, flags);
+  if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
+    ::raise(SIGPIPE);
+    errno = EPIPE;
+  }
+  return sent;
+}
+WEFT_EXPORT ssize_t sendfile(int to, int from, off_t* offset, size_t octets) noexcept {
+  const SocketPtr socket = find(to);
+  if (socket == nullptr) return libc::sendfile(to, from, offset, octets);
+  return send_file(*socket, from, offset, octets);
+}
+extern "C" __attribute__((visibility("default"), alias("sendfile"))) ssize_t sendfile64(
+    int, int, off64_t*, size_t) noexcept;
+
+/// A pipe's pages cannot go into a stream that is elsewhere; programs then read and write.
+WEFT_EXPORT ssize_t splice(int from, off_t* from_offset, int to, off_t* to_offset, size_t octets,
+                           unsigned flags) {
+  if (is_ours(from) || is_ours(to)) return fail(EINVAL);
+  return libc::splice(from, from_offset, to, to_offset, octets, flags);
+}
+
+// What a fortified program calls instead.
+extern "C" {
+WEFT_EXPORT ssize_t __read_chk(int fd, void* to, size_t octets, size_t room) {
+  if (octets > room) std::abort();
+  return ::read(fd, to, octets);
+}
+WEFT_EXPORT ssize_t __recv_chk(int fd, void* to, size_t octets, size_t room, int flags) {
+  if (octets > room) std::abort();
+  return ::recv(fd, to, octets, flags);
+}
+WEFT_EXPORT ssize_t __recvfrom_chk(int fd, void* to, size_t octets, size_t room, int flags,
+                                   sockaddr* address, socklen_t* address_octets) {
+  if (octets > room) std::abort();
+  return ::recvfrom(fd, to, octets, flags, address, address_octets);
+}
+WEFT_EXPORT int __poll_chk(pollfd* fds, nfds_t count, int timeout_ms, size_t room) {
+  if (count > room / sizeof(pollfd)) std::abort();
+  return ::poll(fds, count, timeout_ms);
+}
+WEFT_EXPORT int __ppoll_chk(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask,
+                            size_t room) {
+  if (count > room / sizeof(pollfd)) std::abort();
+  return ::ppoll(fds, count, wait, mask);
+}
+}
+
+// Readiness.
+WEFT_EXPORT int poll(pollfd* fds, nfds_t count, int timeout_ms) {
+  if (!any_ours(fds, count)) return libc::poll(fds, count, timeout_ms);
+  return poll_ours(fds, count, timeout_ms);
+}
+WEFT_EXPORT int ppoll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
+  if (!any_ours(fds, count)) return libc::ppoll(fds, count, wait, mask);
+  return weft_sockets::poll(fds, count, wait, mask);
+}
+WEFT_EXPORT int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional,
+                       timeval* timeout) {
+  if (!any_ours(count, readable, writable, exceptional)) {
+    return libc::select(count, readable, writable, exceptional, timeout);
+  }
+  if (timeout == nullptr) {
+    return weft_sockets::select(count, readable, writable, exceptional, nullptr);
+  }
+  timespec wait{timeout->tv_sec + timeout->tv_usec / 1'000'000,
+                timeout->tv_usec % 1'000'000 * 1000};
+  const int ready = weft_sockets::select(count, readable, writable, exceptional, &wait);
+  *timeout = {wait.tv_sec, wait.tv_nsec / 1000};
+  return ready;
+}
+WEFT_EXPORT int pselect(int count, fd_set* readable, fd_set* writable, fd_set* exceptional,
+                        const timespec* wait, const sigset_t* mask) {
+  if (!any_ours(count, readable, writable, exceptional)) {
+    return libc::pselect(count, readable, writable, exceptional, wait, mask);
+  }
+  timespec rest{};
+  if (wait != nullptr) rest = *wait;
+  return weft_sockets::select(count, readable, writable, exceptional,
+                              wait == nullptr ? nullptr : &rest, mask);
+}
+WEFT_EXPORT int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
+  if (candidates().has(fd)) weft_sockets::note_epoll(fd, epoll, operation, event);
+  if (is_ours(fd)) {
+    if (const SocketPtr socket = find(fd); socket != nullptr) {
+      if (operation != EPOLL_CTL_DEL) socket->watch();
+    }
+  }
+  return libc::epoll_ctl(epoll, operation, fd, event);
+}
+
+// Names and options.
+WEFT_EXPORT int getsockname(int fd, sockaddr* address, socklen_t* octets) noexcept {
+  const SocketPtr socket = find(fd);
+  if (const SocketPtr parents = inherited(fd); parents != nullptr) {
+    return inherited_name(*parents, false, address, octets);
+  }
+  if (socket == nullptr) return libc::getsockname(fd, address, octets);
+  return weft_sockets::local_name(*socket, address, octets);
+}
+WEFT_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* octets) noexcept {
+  const SocketPtr socket = find(fd);
+  if (const SocketPtr parents = inherited(fd); parents != nullptr) {
+    return inherited_name(*parents, true, address, octets);
+  }
+  if (socket == nullptr) return libc::getpeername(fd, address, octets);
+  return weft_sockets::peer_name(*socket, address, octets);
+}
+WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
+                           socklen_t octets) noexcept {
+  if (level == SOL_IWARP) {
+    return name == IWARP_MODE ? weft_sockets::set_mode(fd, value, octets) : fail(ENOPROTOOPT);
+  }
+  SocketPtr socket = find(fd);
+  if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
+  if (socket == nullptr) return libc::setsockopt(fd, level, name, value, octets);
+  return weft_sockets::set_option(*socket, level, name, value, octets);
+}
+WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* octets) noexcept {
+  if (level == SOL_IWARP) {
+    return name == IWARP_MODE ? weft_sockets::get_mode(fd, value, octets) : fail(ENOPROTOOPT);
+  }
+  SocketPtr socket = find(fd);
+  if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
+  if (socket == nullptr) return libc::getsockopt(fd, level, name, value, octets);
+  return weft_sockets::get_option(*socket, level, name, value, octets);
+}
+
+// A process that ends at once takes no octets with it, as with TCP.
+WEFT_EXPORT void _exit(int status) noexcept {
+  weft_sockets::leave();
+  for (;;) ::syscall(SYS_exit_group, status);
+}
+extern "C" __attribute__((visibility("default"), alias("_exit"), noreturn)) void _Exit(
+    int) noexcept;

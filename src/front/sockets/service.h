@@ -1,0 +1,86 @@
+// The service of a process: its event channel, and the thread that serves connections nobody waits
+// for.
+//
+// It takes all connection events, since any socket's may come at any time; it drives watched
+// sockets and those that were closed with octets still to send; it alone destroys ids, so that no
+// event can meet an id that has gone. Lives until the process ends.
+//
+// A forked child has none of it: its sockets stay behind, disowned, and the first socket it makes
+// itself starts a service of its own.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "front/sockets/socket.h"
+
+namespace weft::sockets {
+
+class Service {
+ public:
+  /// The service of this process, made on first use. Errors: EMFILE, ENOMEM, EAGAIN (no thread),
+  /// and what rdma_create_event_channel says.
+  static Result<Service*> get();
+  /// The service if there is one: at exit.
+  static Service* existing();
+
+  /// Makes an id whose events go to `socket`, which lives until it is buried.
+  Result<rdma_cm_id*> make_id(SocketPtr socket);
+  /// The same for an id that came with a request.
+  void adopt(rdma_cm_id* id, SocketPtr socket);
+  /// Has the thread look after the socket's completions.
+  void watch(const SocketPtr& socket, int event_fd);
+  /// The same for the far end of a socket that another process has; `first`: it is new here.
+  void watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first);
+  /// Takes it out again.
+  void unwatch(const Socket& socket, int event_fd);
+  /// Destroys what an attempt to connect leaves behind.
+  void discard(rdma_cm_id* id, std::unique_ptr<VerbsLane> lane);
+  /// The socket is closed: its thread destroys it when it is finished. `wait`: until it is gone.
+  void bury(SocketPtr socket, bool wait);
+  /// Attempts to connect under way. While there are some the thread asks for events now and then: a
+  /// device that runs in its program's calls (`--engine inline`) keeps time in no other way.
+  static inline std::atomic<int> connecting{0};
+
+  /// At exit: until all that was closed has left, at most for `patience`.
+  void drain(Clock::duration patience);
+
+ private:
+  struct Dying {
+    SocketPtr socket;
+    Clock::time_point last;  ///< then it is destroyed, finished or not
+    int wake_fd;             ///< of who waits, or -1
+    bool* done;              ///< told to who waits, with mutex_ held
+  };
+
+  Service() = default;
+  Result<void> start();
+  void run();
+  void handle_connection_events();
+  void handle_event(rdma_cm_event& event);
+  void handle_readable(std::uint64_t number);
+  void sweep();
+  SocketPtr find(rdma_cm_id* id);
+  void forget(const SocketPtr& socket);
+
+  rdma_event_channel* channel_ = nullptr;
+  int epoll_ = -1;
+  int wake_ = -1;
+  unsigned made_in_ = 0;
+  std::mutex mutex_;
+  // With mutex_ held.
+  std::unordered_map<rdma_cm_id*, SocketPtr> ids_;
+  std::unordered_map<std::uint64_t, std::weak_ptr<Socket>> watched_;
+  std::vector<Dying> dying_;
+  std::vector<std::pair<rdma_cm_id*, std::unique_ptr<VerbsLane>>> discarded_;
+};
+
+}  // namespace weft::sockets

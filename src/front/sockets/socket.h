@@ -1,0 +1,244 @@
+// A socket whose stream travels over RDMA: its states, its calls, its readiness.
+//
+//     Fresh -> Bound -> Listening
+//         \------\-> Connecting -> Connected        a request at a listener: Accepting -> Connected
+//                        \-> Refused
+//
+// Who makes progress. Calls that find nothing to do drive the connection themselves: they poll its
+// CQ, arm it, and wait in the kernel on its completion channel. So a blocking program needs no
+// thread of ours. A socket that is in an epoll set is watched: the service (service.h) drives it
+// and shows its readiness on the descriptor. Connection events are the service's alone.
+//
+// Locks: one mutex in each socket; a listener's is never taken with its connection's held, nor the
+// other way round. The service's mutex comes after both and is held for moments.
+#pragma once
+
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/octets.h"
+#include "base/result.h"
+#include "front/sockets/cursor.h"
+#include "front/sockets/mirror.h"
+#include "front/sockets/verbs_lane.h"
+#include "front/sockets/waiter.h"
+
+namespace weft::sockets {
+
+class Socket;
+using SocketPtr = std::shared_ptr<Socket>;
+
+/// What the service takes out of a connection event, which it acknowledges at once.
+struct ConnectionEvent {
+  rdma_cm_event_type type = RDMA_CM_EVENT_ADDR_RESOLVED;
+  int status = 0;
+  std::vector<std::uint8_t> private_data;
+};
+
+class Socket : public std::enable_shared_from_this<Socket> {
+ public:
+  enum class State : std::uint8_t {
+    Fresh,
+    Bound,
+    Listening,
+    Connecting,
+    Accepting,
+    Connected,
+    Refused,
+    Closed,
+  };
+
+  /// `family`: AF_INET or AF_INET6.
+  explicit Socket(int family);
+  ~Socket();
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  // Descriptors. The numbers are kept by the table (descriptors.h).
+  /// Makes the descriptor; see Mirror::open.
+  Result<int> open_descriptor(int flags);
+  void add_number(int fd);
+  /// True: it was the last.
+  bool remove_number(int fd);
+
+  // Calls, as their manual pages have them. With `blocking` they may wait.
+  Result<void> bind(const sockaddr& address);
+  Result<void> listen(int backlog);
+  Result<SocketPtr> accept(bool blocking);
+  Result<void> connect(const sockaddr& address, bool blocking);
+  Result<std::size_t> send(Cursor from, int flags, bool blocking);
+  Result<std::size_t> receive(Cursor to, int flags, bool blocking);
+  Result<void> shutdown(int how);
+  /// The last descriptor is gone. What was written still arrives; the service sees to it.
+  /// `blocking`: waits until it has left, as long as that makes progress.
+  void close(bool blocking);
+
+  /// The last number in this process is about to be closed, `fd`: readiness is shown no more.
+  void before_last_close(int fd);
+  /// After it: when another process still has the descriptor, the service carries the octets
+  /// between it and the stream, until that is closed too. False: nobody has it.
+  bool hand_over();
+  /// For that other process, which may only read what was settled before it came to be.
+  const sockaddr_storage& settled_name(bool peer) const { return peer ? peer_ : local_; }
+
+  // Direct placement (riomap and its kin).
+  Result<std::uint64_t> map(void* memory, std::size_t octets, bool peer_writes,
+                            std::optional<std::uint64_t> offset);
+  Result<void> unmap(void* memory, std::size_t octets);
+  Result<std::size_t> write_at(Cursor from, std::uint64_t offset, int flags, bool blocking);
+  Result<void> set_iomap_entries(std::uint32_t entries);
+  std::uint32_t iomap_entries() const { return size_.iomap_entries; }
+
+  // Readiness.
+  /// The events of poll(2) that hold, after driving the connection if it `drives`. POLLERR, POLLHUP
+  /// whether asked or not.
+  short poll_events(short asked, bool drives = true);
+  /// From now on the kernel's descriptor shows the readiness.
+  void watch();
+  /// What a thread adds to its poll while it waits for this socket, between the two calls below;
+  /// -1: nothing but its own wake descriptor.
+  int begin_wait(int wake_fd);
+  /// `readable`: what begin_wait gave is.
+  void end_wait(int wake_fd, bool readable);
+
+  // What is so.
+  int family() const { return family_; }
+  State state();
+  bool is_listening() { return state() == State::Listening; }
+  Result<void> local_address(sockaddr* address, socklen_t* octets);
+  Result<void> peer_address(sockaddr* address, socklen_t* octets);
+  /// SO_ERROR: what went wrong, once.
+  int take_error();
+  std::uint64_t readable_octets();
+  LaneSize& size() { return size_; }
+  void set_v6_only(bool on) { v6_only_ = on; }
+  bool v6_only() const { return v6_only_; }
+  void set_timeouts(bool receiving, std::optional<Clock::duration> wait);
+  std::optional<Clock::duration> timeout(bool receiving) const;
+  /// SO_LINGER with no time: close() resets.
+  void set_abortive(bool on) { abortive_ = on; }
+
+  std::atomic<bool> nonblocking{false};
+  unsigned made_in = fork_generation();
+  std::mutex options_mutex;
+  std::map<std::pair<int, int>, std::vector<std::uint8_t>> options;  ///< under options_mutex
+
+  /// What to do instead when a connection that nobody waits for is refused; in the service's
+  /// thread, once.
+  void set_fallback(std::function<void(const SocketPtr&)> fallback);
+
+  // For the service.
+  void handle_event(const ConnectionEvent& event);
+  /// A request came: makes the connection on `id` and accepts. False: the id is to be rejected.
+  bool handle_request(rdma_cm_id* id, Octets private_data);
+  /// Its completion channel is readable.
+  void handle_completions();
+  /// Its far end is ready, for a socket that was handed over.
+  void handle_relay();
+  /// Ends all at once. Only the service's thread calls it, and no event comes after.
+  void destroy();
+  /// An accepted connection stands.
+  void enqueue(SocketPtr connection);
+  /// Closed, and nothing is left to be sent or heard.
+  bool finished();
+  std::uint64_t number() const { return number_; }
+  SocketPtr take_listener() { return std::move(listener_); }
+
+ private:
+  template <typename Ready>
+  Result<void> wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
+  Deadline deadline(bool receiving) const;
+
+  // With mutex_ held.
+  bool drive();
+  bool poll_queue();
+  bool arm();
+  void show();
+  void notify();
+  void stop_waiting(int wake_fd);
+  void refuse(int error);
+  Result<void> make_id();
+  Result<void> start_connecting(const sockaddr& address);
+  void handle_connecting(const ConnectionEvent& event);
+  void open_connection();
+  void established(const ConnectData& peer);
+  void keep_addresses();
+  void serve_in_background();
+  bool relay();
+  bool relay_out();
+  bool relay_in();
+  short events_now() const;
+  int near() const { return numbers_.empty() ? -1 : numbers_.front(); }
+  bool publish_maps();
+  Error write_error();
+  Stream& stream() { return lane_->stream(); }
+  const Stream& stream() const { return lane_->stream(); }
+
+  const int family_;
+  const std::uint64_t number_;
+  mutable std::mutex mutex_;
+
+  // With mutex_ held.
+  State state_ = State::Fresh;
+  rdma_cm_id* id_ = nullptr;
+  std::unique_ptr<VerbsLane> lane_;
+  Mirror mirror_;
+  std::vector<int> numbers_;
+  struct Waiter {
+    int wake_fd;
+    pthread_t thread;
+  };
+  std::vector<Waiter> waiters_;
+  bool show_always_ = false;    ///< the descriptor shows the readiness
+  bool watched_ = false;        ///< the service looks after the completions
+  bool error_told_ = false;     ///< the stream's, to the program
+  bool disconnecting_ = false;  ///< rdma_disconnect was called
+  bool gone_ = false;           ///< the connection manager says that the connection ended
+  bool closing_ = false;
+  std::uint64_t shown_octets_ = 0;  ///< unread when readiness was last shown
+  int error_ = 0;                   ///< for SO_ERROR
+  LaneSize size_;
+  ConnectData offer_;  ///< the peer's, while Accepting
+  sockaddr_storage local_ = {}, peer_ = {};
+  bool v6_only_ = false;
+  std::atomic<bool> abortive_{false};
+  std::optional<Clock::duration> receive_wait_, send_wait_;
+
+  std::function<void(const SocketPtr&)> fallback_;
+
+  // Of a listener.
+  std::deque<SocketPtr> accepted_;
+  unsigned backlog_ = 0;
+  unsigned arriving_ = 0;  ///< requests accepted that do not stand yet
+  SocketPtr listener_;     ///< of a connection that is Accepting
+
+  // Handed over to another process; see relay().
+  bool relaying_ = false;
+  bool relay_told_end_ = false;                         ///< the stream's end, to the other process
+  bool relay_heard_end_ = false;                        ///< the other process's, to the stream
+  std::uint32_t relay_waits_ = 0;                       ///< epoll events asked for
+  std::vector<std::uint8_t> relayed_out_, relayed_in_;  ///< what did not fit yet
+
+  // Direct placement.
+  struct Map {
+    std::uint32_t index = 0;
+    ibv_mr* region = nullptr;
+    std::uint64_t offset = 0;
+    bool told = false;
+  };
+  std::vector<Map> maps_;
+};
+
+}  // namespace weft::sockets

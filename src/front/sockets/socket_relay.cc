@@ -1,0 +1,126 @@
+// Octets between a stream and another process.
+//
+// A device of this process cannot be used by its children. When a server accepts, forks, and closes
+// its copy, the child holds our descriptor, an ordinary UNIX socket; so the child reads and writes
+// that, also after exec, and this process carries the octets on. One more copy each way.
+#include <array>
+#include <cerrno>
+
+#include "front/sockets/kernel.h"
+#include "front/sockets/service.h"
+#include "front/sockets/socket.h"
+
+namespace weft::sockets {
+namespace {
+
+constexpr std::size_t kPieceOctets = 64 * 1024;
+
+iovec part_of(std::vector<std::uint8_t>& octets) {
+  return {octets.data(), octets.size()};
+}
+
+}  // namespace
+
+void Socket::before_last_close(int fd) {
+  std::lock_guard lock(mutex_);
+  if (state_ != State::Connected) return;
+  mirror_.clear(fd);
+  show_always_ = false;
+}
+
+bool Socket::hand_over() {
+  std::lock_guard lock(mutex_);
+  if (state_ != State::Connected || mirror_.is_abandoned()) return false;
+  auto service = Service::get();
+  if (!service) return false;
+  relaying_ = true;
+  kernel::fcntl(mirror_.far(), F_SETFL, O_RDWR | O_NONBLOCK);
+  relay_waits_ = EPOLLIN;
+  (*service)->watch_relay(shared_from_this(), mirror_.far(), relay_waits_, true);
+  serve_in_background();
+  relay();
+  return true;
+}
+
+void Socket::handle_relay() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!relaying_) return;
+    drive();
+    if (!relay()) return;
+  }
+  close(false);
+}
+
+/// Moves what can be moved. True: the other process has gone, and all it wrote is sent.
+bool Socket::relay() {
+  while (relay_out()) {
+  }
+  while (relay_in()) {
+  }
+  const bool gone = mirror_.is_abandoned();
+  std::uint32_t waits = 0;
+  if (!relay_heard_end_ && relayed_in_.empty()) waits |= EPOLLIN;
+  if (!relayed_out_.empty() && !gone) waits |= EPOLLOUT;
+  const bool over = gone && relayed_in_.empty() && (relay_heard_end_ || stream().ended());
+  if (over) {
+    relaying_ = false;
+    return true;
+  }
+  if (waits != relay_waits_) {
+    relay_waits_ = waits;
+    if (auto service = Service::get(); service) {
+      (*service)->watch_relay(shared_from_this(), mirror_.far(), waits, false);
+    }
+  }
+  return false;
+}
+
+/// One piece to the other process. False: nothing more now.
+bool Socket::relay_out() {
+  if (relayed_out_.empty()) {
+    if (stream().readable_octets() == 0) {
+      if (!stream().receiving() && !relay_told_end_) {
+        kernel::shutdown(mirror_.far(), SHUT_WR);
+        relay_told_end_ = true;
+      }
+      return false;
+    }
+    relayed_out_.resize(kPieceOctets);
+    const iovec room = part_of(relayed_out_);
+    Cursor to({&room, 1});
+    relayed_out_.resize(stream().read(to, false));
+  }
+  const ssize_t sent = kernel::send(mirror_.far(), relayed_out_.data(), relayed_out_.size(),
+                                    MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0 && errno != EAGAIN) relayed_out_.clear();  // nobody reads any more
+  if (sent <= 0) return false;
+  relayed_out_.erase(relayed_out_.begin(), relayed_out_.begin() + sent);
+  return true;
+}
+
+/// One piece to the stream. False: nothing more now.
+bool Socket::relay_in() {
+  if (relayed_in_.empty()) {
+    if (relay_heard_end_ || !stream().can_write()) return false;
+    relayed_in_.resize(kPieceOctets);
+    const ssize_t got =
+        kernel::recv(mirror_.far(), relayed_in_.data(), relayed_in_.size(), MSG_DONTWAIT);
+    const int code = errno;
+    relayed_in_.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    if (got < 0 && code == EAGAIN) return false;
+    if (got <= 0) {
+      relay_heard_end_ = true;
+      stream().shutdown_write();
+      return false;
+    }
+  }
+  const iovec part = part_of(relayed_in_);
+  Cursor from({&part, 1});
+  const std::size_t taken = stream().write(from);
+  relayed_in_.erase(relayed_in_.begin(), relayed_in_.begin() + static_cast<long>(taken));
+  if (!stream().sending()) relayed_in_.clear();
+  return taken != 0;
+}
+
+}  // namespace weft::sockets

@@ -1,0 +1,62 @@
+// How a call of a socket waits; only for the sources of Socket.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "front/sockets/kernel.h"
+#include "front/sockets/socket.h"
+
+namespace weft::sockets {
+
+/// What is left until `deadline`, for ppoll. Null: for ever.
+inline const timespec* remaining(const Deadline& deadline, timespec& room) {
+  if (!deadline) return nullptr;
+  const auto left = std::max(Clock::duration::zero(), *deadline - Clock::now());
+  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+  room = {static_cast<time_t>(nanos / 1'000'000'000), static_cast<long>(nanos % 1'000'000'000)};
+  return &room;
+}
+
+/// Drives the connection until `ready()`, which is asked with the mutex held, as is this. Errors:
+/// EAGAIN: the deadline passed; EINTR; EMFILE.
+template <typename Ready>
+Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready) {
+  drive();
+  if (ready()) return {};
+  const auto found = [&] {
+    drive();
+    return ready();
+  };
+  if (state_ == State::Connected && look_for(deadline, found)) return {};
+  const auto own = own_wake_fd();
+  if (!own) return own.error();
+  waiters_.push_back({*own, pthread_self()});
+  Result<void> result;
+  while (!ready()) {
+    const bool connected = lane_ != nullptr && state_ == State::Connected;
+    if (connected && arm()) continue;
+    std::array<pollfd, 2> fds{{{*own, POLLIN, 0}, {connected ? lane_->event_fd() : -1, POLLIN, 0}}};
+    lock.unlock();
+    timespec room{};
+    const int count = sleep(fds.data(), fds.size(), remaining(deadline, room));
+    const int code = errno;
+    if (fds[0].revents != 0) settle(*own);
+    lock.lock();
+    if (fds[1].revents != 0 && lane_ != nullptr) lane_->take_event();
+    drive();
+    if (ready()) break;
+    if (count == 0 && deadline && *deadline <= Clock::now()) {
+      result = Error{EAGAIN, "not in time"};
+      break;
+    }
+    if (count < 0 && code == EINTR && !handlers_restart()) {
+      result = Error{EINTR, "interrupted"};
+      break;
+    }
+  }
+  stop_waiting(*own);
+  return result;
+}
+
+}  // namespace weft::sockets

@@ -1,0 +1,305 @@
+// QP, memory and completions of one connection.
+#include "front/sockets/verbs_lane.h"
+
+#include <arpa/inet.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include "front/sockets/kernel.h"
+
+namespace weft::sockets {
+namespace {
+
+constexpr std::uint32_t kInlineOctets = 64;
+/// Completions taken at once, and receives posted again at once.
+constexpr int kBatch = 32;
+constexpr std::size_t kPage = 4096;
+
+/// The wr_id of a receive; others hold a Tag.
+constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
+
+std::uint64_t id_of(Tag tag) {
+  return std::uint64_t{static_cast<std::uint8_t>(tag.work)} << 32 | tag.amount;
+}
+Tag tag_of(std::uint64_t id) {
+  return {static_cast<Tag::Work>(id >> 32), static_cast<std::uint32_t>(id)};
+}
+
+std::size_t whole_pages(std::size_t octets) {
+  return (octets + kPage - 1) / kPage * kPage;
+}
+
+Error world(const char* text) {
+  return {errno != 0 ? errno : ENOMEM, text};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<VerbsLane>> VerbsLane::create(rdma_cm_id& id, const LaneSize& size) {
+  std::unique_ptr<VerbsLane> lane(new (std::nothrow) VerbsLane(id));
+  if (lane == nullptr) return Error{ENOMEM, "no memory for a connection"};
+  if (auto made = lane->make_queues(size); !made) return made.error();
+  if (auto made = lane->make_memory(size); !made) return made.error();
+  std::vector<std::uint32_t> slots(size.receive_entries);
+  for (std::uint32_t i = 0; i < slots.size(); ++i) slots[i] = i;
+  if (!lane->post_receives(slots.data(), slots.size())) return world("no receive could be posted");
+  return lane;
+}
+
+Result<void> VerbsLane::make_queues(const LaneSize& size) {
+  sends_messages_ = id_.verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+  owns_pd_ = id_.pd == nullptr;
+  pd_ = owns_pd_ ? ibv_alloc_pd(id_.verbs) : id_.pd;
+  if (pd_ == nullptr) return world("no protection domain");
+  channel_ = ibv_create_comp_channel(id_.verbs);
+  if (channel_ == nullptr) return world("no completion channel");
+  kernel::fcntl(channel_->fd, F_SETFL, kernel::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  kernel::fcntl(channel_->fd, F_SETFD, FD_CLOEXEC);
+
+  const std::uint32_t slots = size.send_entries * (sends_messages_ ? 2u : 1u);
+  ibv_qp_init_attr attributes{};
+  attributes.cap.max_send_wr = slots + Stream::kControlSlots;
+  attributes.cap.max_recv_wr = size.receive_entries;
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_recv_sge = 1;
+  attributes.cap.max_inline_data = kInlineOctets;
+  cq_ = ibv_create_cq(id_.verbs,
+                      static_cast<int>(attributes.cap.max_send_wr + attributes.cap.max_recv_wr),
+                      nullptr, channel_, 0);
+  if (cq_ == nullptr) return world("no completion queue");
+  attributes.send_cq = attributes.recv_cq = cq_;
+  attributes.qp_type = IBV_QPT_RC;
+  if (rdma_create_qp(&id_, pd_, &attributes) != 0) return world("no queue pair");
+  if (attributes.cap.max_inline_data < sizeof(IomapEntry)) {
+    return Error{ENOTSUP, "the device cannot send inline"};
+  }
+  return {};
+}
+
+Result<void> VerbsLane::make_memory(const LaneSize& size) {
+  const std::size_t targets =
+      kTargetEntries * sizeof(Sge) + size.iomap_entries * sizeof(IomapEntry);
+  const std::size_t messages = size.receive_entries * sizeof(std::uint32_t);
+  memory_octets_ = whole_pages(size.send_octets) + whole_pages(size.receive_octets) +
+                   whole_pages(messages) + whole_pages(targets);
+  memory_ =
+      ::mmap(nullptr, memory_octets_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory_ == MAP_FAILED) {
+    memory_ = nullptr;
+    return world("no memory for the rings");
+  }
+  auto* at = static_cast<std::uint8_t*>(memory_);
+  const auto take = [&at](std::size_t octets) {
+    std::uint8_t* part = at;
+    at += whole_pages(octets);
+    return part;
+  };
+  std::uint8_t* send = take(size.send_octets);
+  std::uint8_t* receive = take(size.receive_octets);
+  messages_ = reinterpret_cast<std::uint32_t*>(take(messages));
+  std::uint8_t* target = take(targets);
+  constexpr int kPeerWrites = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  send_region_ = ibv_reg_mr(pd_, send, size.send_octets, 0);
+  receive_region_ = ibv_reg_mr(pd_, receive, size.receive_octets, kPeerWrites);
+  message_region_ = ibv_reg_mr(pd_, messages_, messages, IBV_ACCESS_LOCAL_WRITE);
+  target_region_ = ibv_reg_mr(pd_, target, targets, kPeerWrites);
+  if (send_region_ == nullptr || receive_region_ == nullptr || message_region_ == nullptr ||
+      target_region_ == nullptr) {
+    return world("the rings could not be registered");
+  }
+  receive_entries_ = size.receive_entries;
+  taken_.reserve(kBatch);
+
+  StreamShape shape;
+  shape.send_ring = {send, size.send_octets};
+  shape.receive_ring = {receive, size.receive_octets};
+  shape.receive_key = receive_region_->rkey;
+  shape.target_sgl = {reinterpret_cast<Sge*>(target), kTargetEntries};
+  shape.target_key = target_region_->rkey;
+  shape.iomap = {reinterpret_cast<IomapEntry*>(target + kTargetEntries * sizeof(Sge)),
+                 size.iomap_entries};
+  shape.send_entries = size.send_entries;
+  shape.receive_entries = size.receive_entries;
+  shape.slots_each = sends_messages_ ? 2 : 1;
+  stream_.reset(new (std::nothrow) Stream(shape, *this));
+  if (stream_ == nullptr) return Error{ENOMEM, "no memory for a stream"};
+  return {};
+}
+
+VerbsLane::~VerbsLane() {
+  // The QP first: nothing may place octets in memory that is about to go.
+  if (id_.qp != nullptr) rdma_destroy_qp(&id_);
+  for (ibv_mr* region : {send_region_, receive_region_, message_region_, target_region_}) {
+    if (region != nullptr) ibv_dereg_mr(region);
+  }
+  if (memory_ != nullptr) ::munmap(memory_, memory_octets_);
+  if (cq_ != nullptr) ibv_destroy_cq(cq_);
+  if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+  if (pd_ != nullptr && owns_pd_) ibv_dealloc_pd(pd_);
+}
+
+bool VerbsLane::post_receives(const std::uint32_t* slots, std::size_t count) {
+  std::array<ibv_recv_wr, kBatch> requests{};
+  std::array<ibv_sge, kBatch> places{};
+  while (count != 0) {
+    const std::size_t part = std::min<std::size_t>(count, kBatch);
+    for (std::size_t i = 0; i < part; ++i) {
+      places[i] = {reinterpret_cast<std::uintptr_t>(&messages_[slots[i]]), sizeof(std::uint32_t),
+                   message_region_->lkey};
+      requests[i] = {};
+      requests[i].wr_id = kReceive | slots[i];
+      requests[i].sg_list = sends_messages_ ? &places[i] : nullptr;
+      requests[i].num_sge = sends_messages_ ? 1 : 0;
+      requests[i].next = i + 1 < part ? &requests[i + 1] : nullptr;
+    }
+    ibv_recv_wr* bad = nullptr;
+    if (const int code = ibv_post_recv(id_.qp, requests.data(), &bad); code != 0) {
+      errno = code;
+      return false;
+    }
+    slots += part;
+    count -= part;
+  }
+  return true;
+}
+
+bool VerbsLane::post_write(const ibv_sge& local, unsigned flags, const Sge& target,
+                           std::uint32_t message, Tag tag) {
+  ibv_sge place = local;
+  ibv_send_wr write{};
+  write.sg_list = &place;
+  write.num_sge = 1;
+  write.wr.rdma.remote_addr = target.address;
+  write.wr.rdma.rkey = target.key;
+  ibv_send_wr* bad = nullptr;
+  if (!sends_messages_) {
+    write.wr_id = id_of(tag);
+    write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    write.send_flags = flags | IBV_SEND_SIGNALED;
+    write.imm_data = htonl(message);
+    return ibv_post_send(id_.qp, &write, &bad) == 0;
+  }
+  ibv_sge word = {reinterpret_cast<std::uintptr_t>(&message), sizeof message, 0};
+  ibv_send_wr send{};
+  send.wr_id = id_of(tag);
+  send.opcode = IBV_WR_SEND;
+  send.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  send.sg_list = &word;
+  send.num_sge = 1;
+  // The Send is done after the Write, so its completion stands for both.
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.send_flags = flags;
+  write.wr_id = id_of(tag);
+  write.next = &send;
+  return ibv_post_send(id_.qp, &write, &bad) == 0;
+}
+
+bool VerbsLane::write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) {
+  posted_octets_ += octets.size();
+  return post_write({reinterpret_cast<std::uintptr_t>(octets.data()),
+                     static_cast<std::uint32_t>(octets.size()), send_region_->lkey},
+                    0, target, message, tag);
+}
+
+bool VerbsLane::write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) {
+  return post_write(
+      {reinterpret_cast<std::uintptr_t>(entry.data()), static_cast<std::uint32_t>(entry.size()), 0},
+      IBV_SEND_INLINE, target, message, tag);
+}
+
+bool VerbsLane::tell(std::uint32_t message, Tag tag) {
+  ibv_sge word = {reinterpret_cast<std::uintptr_t>(&message), sizeof message, 0};
+  ibv_send_wr request{};
+  request.wr_id = id_of(tag);
+  if (sends_messages_) {
+    request.opcode = IBV_WR_SEND;
+    request.sg_list = &word;
+    request.num_sge = 1;
+    request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  } else {
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.imm_data = htonl(message);
+  }
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(id_.qp, &request, &bad) == 0;
+}
+
+bool VerbsLane::write_silently(Octets octets, const Sge& target, Tag tag) {
+  ibv_sge place = {reinterpret_cast<std::uintptr_t>(octets.data()),
+                   static_cast<std::uint32_t>(octets.size()), send_region_->lkey};
+  ibv_send_wr request{};
+  request.wr_id = id_of(tag);
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.sg_list = &place;
+  request.num_sge = 1;
+  request.wr.rdma.remote_addr = target.address;
+  request.wr.rdma.rkey = target.key;
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(id_.qp, &request, &bad) == 0;
+}
+
+void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& taken) {
+  const bool good = completion.status == IBV_WC_SUCCESS;
+  if ((completion.wr_id & kReceive) == 0) {
+    // Flushed: the connection ended, and how, its event or another completion tells.
+    if (good) return stream_->handle_done(tag_of(completion.wr_id));
+    if (completion.status == IBV_WC_WR_FLUSH_ERR) return stream_->handle_closed();
+    return stream_->handle_failure(ECONNRESET);
+  }
+  if (!good) {
+    if (completion.status != IBV_WC_WR_FLUSH_ERR) stream_->handle_failure(ECONNRESET);
+    return;
+  }
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kReceive);
+  if ((completion.wc_flags & IBV_WC_WITH_IMM) != 0) {
+    stream_->handle_message(ntohl(completion.imm_data));
+  } else if (sends_messages_ && completion.byte_len == sizeof(std::uint32_t)) {
+    stream_->handle_message(messages_[slot]);
+  } else {
+    stream_->handle_failure(ECONNRESET);  // no message of this protocol
+  }
+  taken.push_back(slot);
+}
+
+bool VerbsLane::drive() {
+  std::array<ibv_wc, kBatch> completions;
+  bool any = false;
+  posted_octets_ = 0;
+  for (;;) {
+    const int count = ibv_poll_cq(cq_, kBatch, completions.data());
+    if (count < 0) stream_->handle_failure(EIO);
+    if (count <= 0) break;
+    any = true;
+    for (int i = 0; i < count; ++i) handle(completions[static_cast<unsigned>(i)], taken_);
+    if (!taken_.empty() && !stream_->ended() && !post_receives(taken_.data(), taken_.size())) {
+      stream_->handle_failure(EIO);
+    }
+    taken_.clear();
+    if (count < kBatch) break;
+  }
+  if (any) stream_->advance();
+  if (any && armed_) take_event();
+  return any;
+}
+
+void VerbsLane::arm() {
+  if (armed_) return;
+  armed_ = ibv_req_notify_cq(cq_, 0) == 0;
+}
+
+void VerbsLane::take_event() {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  // One arming, one event.
+  if (ibv_get_cq_event(channel_, &cq, &context) != 0) return;
+  armed_ = false;
+  ibv_ack_cq_events(cq_, 1);
+}
+
+}  // namespace weft::sockets

@@ -1,0 +1,92 @@
+// The lane of a stream over the public verbs: its memory, its QP and its completions.
+//
+// The device's transport decides how a message travels. Where it is iWARP, a Write is followed by a
+// Send of the four octets of the message, in the sender's byte order; elsewhere they are the
+// immediate data of the Write.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "front/sockets/stream.h"
+
+namespace weft::sockets {
+
+/// How large a connection is made: docs/SOCKETS.md says what that costs. A ring is given out in
+/// halves, and while one is under way the other should last: it is several batches of the device.
+struct LaneSize {
+  std::uint32_t send_octets = 1024 * 1024;
+  std::uint32_t receive_octets = 1024 * 1024;
+  std::uint16_t send_entries = 384;
+  std::uint16_t receive_entries = 384;
+  std::uint32_t iomap_entries = 0;
+};
+
+/// One thread at a time.
+class VerbsLane final : public Lane {
+ public:
+  /// Makes QP, CQ and memory on the device of `id`, which gets the QP, and posts the receives.
+  /// Errors: those of the verbs; ENOTSUP: the device cannot send four octets inline.
+  static Result<std::unique_ptr<VerbsLane>> create(rdma_cm_id& id, const LaneSize& size);
+  ~VerbsLane();
+  VerbsLane(const VerbsLane&) = delete;
+  VerbsLane& operator=(const VerbsLane&) = delete;
+
+  Stream& stream() { return *stream_; }
+  ibv_pd* pd() { return pd_; }
+  /// Becomes readable when a completion comes after arm().
+  int event_fd() const { return channel_->fd; }
+  /// Hands all completions to the stream, and lets it go on. True: there were some.
+  bool drive();
+  /// Has the next completion make event_fd() readable; one may have come before: drive() again.
+  void arm();
+  /// An event of arm() is still to come, or was not taken yet: event_fd() tells.
+  bool is_armed() const { return armed_; }
+  /// event_fd() is readable. drive() takes the event of the completions that it finds itself.
+  void take_event();
+
+  /// So much was written since drive() that it is time for it: a device that gathers posts sends
+  /// them then, and the peer has something to do while the next are made.
+  bool has_much_posted() const { return posted_octets_ >= kPostedOctetsMax; }
+
+  bool write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) override;
+  bool write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) override;
+  bool tell(std::uint32_t message, Tag tag) override;
+  bool write_silently(Octets octets, const Sge& target, Tag tag) override;
+
+ private:
+  static constexpr std::size_t kPostedOctetsMax = 256 * 1024;
+
+  explicit VerbsLane(rdma_cm_id& id) : id_(id) {}
+  Result<void> make_queues(const LaneSize& size);
+  Result<void> make_memory(const LaneSize& size);
+  bool post_write(const ibv_sge& local, unsigned flags, const Sge& target, std::uint32_t message,
+                  Tag tag);
+  bool post_receives(const std::uint32_t* slots, std::size_t count);
+  void handle(const ibv_wc& completion, std::vector<std::uint32_t>& taken);
+
+  rdma_cm_id& id_;
+  bool sends_messages_ = true;  ///< iWARP
+  bool armed_ = false;
+  bool owns_pd_ = false;
+  ibv_pd* pd_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* cq_ = nullptr;
+  void* memory_ = nullptr;
+  std::size_t memory_octets_ = 0;
+  std::uint32_t* messages_ = nullptr;  ///< one for each receive
+  ibv_mr* send_region_ = nullptr;
+  ibv_mr* receive_region_ = nullptr;
+  ibv_mr* message_region_ = nullptr;
+  ibv_mr* target_region_ = nullptr;
+  std::uint32_t receive_entries_ = 0;
+  std::size_t posted_octets_ = 0;
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::uint32_t> taken_;  ///< receives to post again, between two calls empty
+};
+
+}  // namespace weft::sockets

@@ -1,0 +1,117 @@
+// Waking threads, and what a signal does to them.
+#include "front/sockets/waiter.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+
+#include "front/sockets/kernel.h"
+
+namespace weft::sockets {
+namespace {
+
+std::atomic<unsigned> generation{0};
+
+/// Registered before any other thread can ask.
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] { ++generation; });
+
+/// Without a destructor: calls of the process's last moments come after those of thread_local
+/// objects, and find what is said here.
+struct WakeFd {
+  int fd = -1;
+  unsigned made_in = 0;
+};
+thread_local WakeFd own;
+
+void forget() {
+  if (own.fd >= 0) kernel::close(own.fd);
+  own.fd = -1;
+}
+
+struct AtThreadEnd {
+  ~AtThreadEnd() { forget(); }
+};
+thread_local AtThreadEnd at_thread_end;
+
+/// The kernel's own struct, without libc's wrapper, which a program may have replaced.
+struct KernelAction {
+  void* handler;
+  unsigned long flags;
+  void* restorer;
+  std::uint64_t mask;
+};
+
+}  // namespace
+
+Result<int> own_wake_fd() {
+  if (own.made_in != generation.load(std::memory_order_relaxed)) forget();
+  if (own.fd < 0) {
+    own.fd = kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (own.fd < 0) return Error{errno, "no descriptor to wait on"};
+    own.made_in = generation.load(std::memory_order_relaxed);
+    static_cast<void>(at_thread_end);  // is made when it is first named
+  }
+  return own.fd;
+}
+
+void wake(int wake_fd) {
+  const std::uint64_t one = 1;
+  kernel::write(wake_fd, &one, sizeof one);
+}
+
+void settle(int wake_fd) {
+  std::uint64_t count = 0;
+  kernel::read(wake_fd, &count, sizeof count);
+}
+
+Patience& own_patience() {
+  thread_local Patience own_one;
+  return own_one;
+}
+
+namespace {
+thread_local bool is_asleep = false;
+}
+
+void end_jumped_sleep() {
+  if (!is_asleep) return;
+  const timespec at_once{};
+  sleep(nullptr, 0, &at_once);
+}
+
+int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
+  using Call = int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*);
+  // Looked up and not linked to: another verbs library does not have it.
+  static const Call working =
+      reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, "weft_ppoll", "WEFT_PRIVATE_1"));
+  is_asleep = true;
+  const int found =
+      working != nullptr ? working(fds, count, wait, mask) : kernel::ppoll(fds, count, wait, mask);
+  is_asleep = false;
+  return found;
+}
+
+bool handlers_restart() {
+  for (int number = 1; number < 32; ++number) {
+    // Faults are not what interrupts a wait.
+    if (number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE) continue;
+    KernelAction action{};
+    if (syscall(SYS_rt_sigaction, number, nullptr, &action, sizeof action.mask) != 0) continue;
+    const auto handler = reinterpret_cast<std::uintptr_t>(action.handler);
+    const bool handled = handler != reinterpret_cast<std::uintptr_t>(SIG_DFL) &&
+                         handler != reinterpret_cast<std::uintptr_t>(SIG_IGN);
+    if (handled && (action.flags & SA_RESTART) == 0) return false;
+  }
+  return true;
+}
+
+unsigned fork_generation() {
+  return generation.load(std::memory_order_relaxed);
+}
+
+}  // namespace weft::sockets

@@ -1,0 +1,75 @@
+// How a thread waits: in the kernel's poll, on a descriptor of its own that others can write to.
+#pragma once
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <optional>
+
+#include "base/result.h"
+
+namespace weft::sockets {
+
+using Clock = std::chrono::steady_clock;
+/// Empty: for ever.
+using Deadline = std::optional<Clock::time_point>;
+
+/// The calling thread's descriptor that wakes it, made when first asked for; in a forked child, a
+/// new one. Errors: EMFILE, ENFILE.
+Result<int> own_wake_fd();
+void wake(int wake_fd);
+/// Takes back what woke this thread.
+void settle(int wake_fd);
+
+/// As ppoll(2), which it may end before, with 0: look at your sockets. Over weft's own verbs
+/// library the calling thread works for the device while it sleeps, and is not woken by another
+/// one.
+int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask = nullptr);
+/// For a thread that may have left sleep() by a jump out of a signal handler. Costs nothing else.
+void end_jumped_sleep();
+
+/// A thread that sleeps is woken at a price, its own and that of who wakes it. So it looks for a
+/// moment first, as long as that finds something; where it does not, ever more rarely.
+class Patience {
+ public:
+  static constexpr auto kMoment = std::chrono::microseconds(50);
+  /// Is it worth looking? Then tell what came of it.
+  bool is_worth() { return pause_ == 0 || (--pause_, false); }
+  void tell(bool found) {
+    pause_max_ = found ? 0 : std::min(2 * pause_max_ + 1, kPauseMax);
+    pause_ = pause_max_;
+  }
+
+ private:
+  static constexpr unsigned kPauseMax = 255;
+  unsigned pause_ = 0, pause_max_ = 0;
+};
+/// The calling thread's.
+Patience& own_patience();
+
+/// Asks `found()` for a moment, not beyond `deadline`. True: it was.
+template <typename Found>
+bool look_for(const Deadline& deadline, Found found) {
+  Patience& patience = own_patience();
+  if (!patience.is_worth()) return false;
+  const auto now = Clock::now();
+  const auto end =
+      deadline ? std::min(now + Patience::kMoment, *deadline) : now + Patience::kMoment;
+  bool is_found = false;
+  while (!is_found && Clock::now() < end) is_found = found();
+  patience.tell(is_found);
+  return is_found;
+}
+
+/// What poll's EINTR should become. A socket call is restarted after a handler that was installed
+/// with SA_RESTART, poll never is; nobody says which signal it was, so a call goes on if every
+/// handler of this process restarts.
+bool handlers_restart();
+
+/// Counts the forks that led to this process: what was made in an earlier one is not ours.
+unsigned fork_generation();
+
+}  // namespace weft::sockets

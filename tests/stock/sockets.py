@@ -1,0 +1,318 @@
+"""Extended sockets: programs written for sockets, unchanged, both ends in IWARP_MODE.
+
+A rule of `weft run --sockets` switches the sockets of one port. That they really travel over iWARP
+is seen from outside: a plain TCP client is no MPA initiator, and the listener resets it.
+"""
+import glob
+import hashlib
+import os
+import random
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+
+from stock import (PATIENCE, Skip, case, expect, free_port, main, need_ipv6_loopback, variants,
+                   wait_until)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+IDLE = 200  # connections
+
+
+class Switched:
+    """Starts programs with a rule for one port."""
+
+    def __init__(self, bench, host="127.0.0.1"):
+        self.bench, self.host, self.port = bench, host, free_port(host)
+
+    def run(self, *words, options=(), **keywords):
+        return self.bench.run(*words, options=("--sockets", "--iwarp-port", self.port, *options),
+                              **keywords)
+
+    def speaks_iwarp(self):
+        """A request that is no MPA Request ends the connection, with no word of the program."""
+        with socket.create_connection((self.host, self.port), PATIENCE) as plain:
+            plain.settimeout(PATIENCE)
+            try:
+                plain.sendall(b"GET / HTTP/1.0\r\n\r\n" * 10)
+                answer = plain.recv(100)
+            except ConnectionError:
+                answer = b""
+        expect(answer == b"", f"port {self.port} answers plain TCP: {answer!r}")
+
+
+def make_file(bench, name, octets):
+    path = os.path.join(bench.folder, name)
+    with open(path, "wb") as file:
+        generator = random.Random(octets)
+        for start in range(0, octets, 1 << 20):
+            file.write(generator.randbytes(min(1 << 20, octets - start)))
+    return path
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@variants(defaults=["-C", 100, "-S", 65536], blocking=["-T", "b", "-C", 100, "-S", 65536],
+          polling=["-T", "a", "-C", 100, "-S", 65536], verify=["-T", "v", "-C", 50, "-S", 5000],
+          small=["-C", 1000, "-S", 1])
+def rstream(bench, options):
+    port = free_port()
+    bench.pair(["rstream", "-p", port, *options],
+               ["rstream", "-s", "127.0.0.1", "-p", port, *options], port)
+
+
+@variants(inline=(), persona_ib=("--persona", "ib"))
+def rstream_engine(bench, options):
+    port = free_port()
+    options = options or ("--engine", "inline")
+    words = ["-T", "v", "-C", 50, "-S", 30000, "-p", port]
+    bench.pair(["rstream", *words], ["rstream", "-s", "127.0.0.1", *words], port,
+               server_options=options, client_options=options)
+
+
+@case
+def rstream_ipv6(bench):
+    need_ipv6_loopback()
+    port = free_port("::1")
+    words = ["-f", "ipv6", "-T", "v", "-C", 50, "-S", 1000, "-p", port]
+    bench.pair(["rstream", "-b", "::1", *words], ["rstream", "-s", "::1", *words], port)
+
+
+@case
+def riostream(bench):
+    port = free_port()
+    words = ["-C", 100, "-S", 4096, "-p", port]
+    bench.pair(["riostream", *words], ["riostream", "-s", "127.0.0.1", *words], port)
+
+
+@case
+def socat(bench):
+    switched = Switched(bench)
+    sent = make_file(bench, "sent", 20 << 20)
+    got = os.path.join(bench.folder, "got")
+    server = switched.run("socat", "-u", f"TCP-LISTEN:{switched.port},reuseaddr",
+                          f"OPEN:{got},creat,trunc").listens(switched.port)
+    switched.run("socat", "-u", f"FILE:{sent}", f"TCP:127.0.0.1:{switched.port}").succeed()
+    server.succeed()
+    expect(digest(sent) == digest(got), "the file arrived changed")
+
+
+@case
+def a_server_that_forks(bench):
+    """Each connection's child executes cat, which knows of nothing; the parent accepts the next."""
+    switched = Switched(bench)
+    sent = make_file(bench, "sent", 3 << 20)
+    server = switched.run("socat", f"TCP-LISTEN:{switched.port},reuseaddr,fork", "EXEC:/bin/cat")
+    server.listens(switched.port)
+    clients = []
+    for number in range(4):
+        got = os.path.join(bench.folder, f"got{number}")
+        clients.append((got, switched.run("socat", "-t", PATIENCE, f"TCP:127.0.0.1:{switched.port}",
+                                          f"OPEN:{sent},rdonly!!OPEN:{got},creat,trunc")))
+    for got, client in clients:
+        client.succeed()
+        expect(digest(got) == digest(sent), "the echo is not what was sent")
+    server.end()
+
+
+@case
+def postgresql(bench):
+    """The postmaster accepts and forks; its backends wait with epoll of their own."""
+    folders = glob.glob("/usr/lib/postgresql/*/bin")
+    if not folders:
+        raise Skip("there is no PostgreSQL on this machine")
+    # It refuses to run as root.
+    as_user = (["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+               if os.geteuid() == 0 else [])
+    if bench.plain(*as_user, bench.weft, "--version").wait() != 0:
+        raise Skip("the user postgres cannot reach this build")
+    data = tempfile.mkdtemp(prefix="weft-postgres-")
+    bench.at_end.callback(shutil.rmtree, data, ignore_errors=True)
+    if as_user:
+        shutil.chown(data, "postgres")
+    switched = Switched(bench)
+    bench.plain(*as_user, f"{folders[0]}/initdb", "-D", f"{data}/d", "-A", "trust", "-U",
+                "postgres").succeed()
+    server = bench.plain(*as_user, bench.weft, "run", "--sockets", "--iwarp-port", switched.port,
+                         "--", f"{folders[0]}/postgres", "-D", f"{data}/d", "-p", switched.port,
+                         "-k", data, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
+    server.says("ready to accept connections")
+    where = ["-h", "127.0.0.1", "-p", switched.port, "-U", "postgres", "postgres"]
+    switched.run(f"{folders[0]}/pgbench", "-i", "-q", *where).succeed()
+    client = switched.run(f"{folders[0]}/pgbench", "-c", 4, "-t", 100, *where).succeed()
+    expect("400/400" in client.output(), "not every transaction was made")
+    server.process.send_signal(signal.SIGINT)
+    server.wait()
+
+
+@case
+def fallback_to_tcp(bench):
+    """The listener is plain: who connects by the rule falls back, and with `off` does not."""
+    switched = Switched(bench)
+    sent = make_file(bench, "sent", 1 << 20)
+    got = os.path.join(bench.folder, "got")
+    server = bench.plain("socat", "-u", f"TCP-LISTEN:{switched.port},reuseaddr,fork,max-children=4",
+                         f"OPEN:{got},creat,append").listens(switched.port)
+    # A server that listens in silence is given up when the startup takes too long.
+    soon = ("--startup-timeout-ms", "500")
+    switched.run("socat", "-u", f"FILE:{sent}", f"TCP:127.0.0.1:{switched.port}",
+                 options=soon).succeed()
+    wait_until(lambda: os.path.getsize(got) >= 1 << 20, "the octets arrived")
+    with open(got, "rb") as arrived, open(sent, "rb") as whole:
+        expect(arrived.read().endswith(whole.read()), "the file arrived changed")
+    refused = switched.run("socat", "-u", f"FILE:{sent}", f"TCP:127.0.0.1:{switched.port}",
+                           options=(*soon, "--tcp-fallback", "off"))
+    expect(refused.wait() != 0, "connected without iWARP, though told not to")
+    server.end()
+
+
+@case
+def asyncio_200_clients(bench):
+    switched = Switched(bench)
+    script = os.path.join(HERE, "sockets_echo.py")
+    server = switched.run(sys.executable, script, "server", switched.port, label="asyncio")
+    server.listens(switched.port)
+    switched.speaks_iwarp()
+    client = switched.run(sys.executable, script, "client", switched.port, label="asyncio")
+    client.succeed()
+    expect("200 clients" in client.output(), "the clients did not finish")
+
+
+@variants(forward=[], reverse=["-R"], four=["-P", 4])
+def iperf3(bench, options):
+    switched = Switched(bench)
+    server = switched.run("iperf3", "-s", "-1", "-p", switched.port).listens(switched.port)
+    switched.run("iperf3", "-c", "127.0.0.1", "-p", switched.port, "-n", "64M", *options,
+                 label="iperf3").succeed()
+    server.succeed()
+
+
+@case
+def redis(bench):
+    switched = Switched(bench)
+    server = switched.run("redis-server", "--port", switched.port, "--bind", "127.0.0.1",
+                          "--save", "", "--appendonly", "no").listens(switched.port)
+    switched.speaks_iwarp()
+    client = switched.run("redis-benchmark", "-p", switched.port, "-q", "-n", 5000, "-d", 300,
+                          "-t", "ping,set,get,lpush,mset").succeed()
+    expect("MSET" in client.output(), "redis-benchmark did not finish")
+    asked = switched.run("redis-cli", "-p", switched.port, "ping").succeed()
+    expect("PONG" in asked.output(), "no PONG")
+    server.process.send_signal(signal.SIGTERM)
+    server.succeed()
+
+
+@case
+def memcached(bench):
+    switched = Switched(bench)
+    server = switched.run("memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", switched.port,
+                          "-U", 0).listens(switched.port)
+    switched.speaks_iwarp()
+    script = os.path.join(HERE, "sockets_memcached.py")
+    client = switched.run(sys.executable, script, switched.port, label="memcached").succeed()
+    expect("equal" in client.output(), "the values came back changed")
+    server.end()
+
+
+NGINX = """daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; sendfile on;
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  server {{ listen 127.0.0.1:{port}; root {folder}; }}
+}}
+"""
+
+
+@case
+def nginx_and_curl(bench):
+    """One GiB by HTTP, both ends by epoll or poll of their own."""
+    if shutil.disk_usage(bench.folder).free < 4 << 30:
+        raise Skip("there is no room for two files of 1 GiB")
+    switched = Switched(bench)
+    sent, got = make_file(bench, "sent", 1 << 30), os.path.join(bench.folder, "got")
+    os.chmod(bench.folder, 0o755)
+    configuration = os.path.join(bench.folder, "nginx.conf")
+    with open(configuration, "w", encoding="ascii") as file:
+        file.write(NGINX.format(folder=bench.folder, port=switched.port))
+    server = switched.run("nginx", "-p", bench.folder, "-c", configuration).listens(switched.port)
+    switched.run("curl", "-sS", "-o", got, f"http://127.0.0.1:{switched.port}/sent").succeed()
+    same = digest(sent) == digest(got)
+    server.end()
+    os.unlink(sent)
+    os.unlink(got)
+    expect(same, "the file arrived changed")
+
+
+@case
+def a_peer_that_is_killed(bench):
+    """The program hears the end of the stream, as with TCP."""
+    switched = Switched(bench)
+    got = os.path.join(bench.folder, "got")
+    server = switched.run("socat", "-u", f"TCP-LISTEN:{switched.port},reuseaddr",
+                          f"OPEN:{got},creat,trunc").listens(switched.port)
+    client = switched.run("socat", "-u", "/dev/zero", f"TCP:127.0.0.1:{switched.port}")
+    wait_until(lambda: os.path.exists(got) and os.path.getsize(got) > 1 << 20, "octets arrive")
+    client.end()
+    server.wait()
+
+
+@case
+def an_end_in_a_signal_handler(bench):
+    """iperf3 leaves select() by a jump out of its handler, and ends."""
+    switched = Switched(bench)
+    server = switched.run("iperf3", "-s", "-p", switched.port).listens(switched.port)
+    switched.run("iperf3", "-c", "127.0.0.1", "-p", switched.port, "-n", "1M").succeed()
+    server.process.send_signal(signal.SIGTERM)
+    server.wait()
+
+
+def costs(output):
+    """call_cost's lines: {call: (what it returned, nanoseconds)}"""
+    lines = (line.split() for line in output.splitlines())
+    return {call: (returned, float(cost)) for call, returned, cost in lines}
+
+
+@case
+def calls_of_other_sockets(bench):
+    """Sockets that no rule switches behave as without the preload. The costs are only told."""
+    program = os.path.join(os.path.dirname(bench.weft), "stock_call_cost")
+    plain, preloaded = {}, {}
+    for _ in range(3):  # in turns, the best of each
+        for best, run in ((plain, bench.plain(program)), (preloaded, Switched(bench).run(program))):
+            for call, (returned, cost) in costs(run.succeed().output()).items():
+                kept = best.setdefault(call, (returned, cost))
+                expect(kept[0] == returned, f"{call} returned {kept[0]}, and then {returned}")
+                best[call] = (returned, min(kept[1], cost))
+    expect(len(plain) > 5 and plain.keys() == preloaded.keys(), "the calls are not the same")
+    for call, (returned, cost) in plain.items():
+        with_preload = preloaded[call]
+        expect(returned == with_preload[0], f"{call}: {returned}, preloaded {with_preload[0]}")
+        print(f"{call}: {cost:.0f} ns, preloaded {with_preload[1] - cost:+.0f} ns, "
+              f"ratio {with_preload[1] / cost:.3f}")
+
+
+@case
+def idle_memory(bench):
+    """What an idle connection takes of each end's memory: told, and far from a whole ring."""
+    switched = Switched(bench)
+    script = os.path.join(HERE, "sockets_idle.py")
+    server = switched.run(sys.executable, script, "server", switched.port).listens(switched.port)
+    client = switched.run(sys.executable, script, "client", switched.port, IDLE).succeed()
+    server.succeed()
+    for end in (server, client):
+        said = end.output().split()
+        expect("KiB" in said, "the end does not say what it takes")
+        each = float(said[said.index("KiB") - 1])
+        print(f"{said[0]} {each:.0f} KiB for each of {IDLE} idle connections")
+        # With a sanitizer's shadow and red zones it is more; a touched ring alone would be 1024.
+        expect(each < 512, f"an idle connection takes {each} KiB")
+
+
+if __name__ == "__main__":
+    main()

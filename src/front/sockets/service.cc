@@ -196,6 +196,10 @@ void Service::watch(const SocketPtr& socket, int event_fd) {
 }
 
 void Service::watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first) {
+  if (first) {
+    std::lock_guard lock(mutex_);
+    watched_[socket->number()] = socket;
+  }
   epoll_event event{};
   event.events = events;
   event.data.u64 = socket->number() | kRelay;

@@ -129,7 +129,7 @@ int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) {
   const int fd = enter(*connection, flags);
   if (fd < 0) {
     const int code = errno;
-    (*connection)->close(false);
+    socket.put_back(std::move(*connection));
     return fail(code);
   }
   return fd;

@@ -145,7 +145,7 @@ void Service::handle_event(rdma_cm_event& event) {
     return;
   }
   if (socket != nullptr && socket->handle_request(id, copy.private_data)) return;
-  rdma_reject(id, nullptr, 0);
+  rdma_reject(id, kRefusal.data(), static_cast<std::uint8_t>(kRefusal.size()));
   rdma_destroy_id(id);
 }
 

@@ -181,6 +181,19 @@ bool Socket::handle_request(rdma_cm_id* id, Octets private_data) {
   return false;
 }
 
+void Socket::put_back(SocketPtr connection) {
+  connection->close_descriptor();
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::Listening && !closing_) {
+      accepted_.push_front(std::move(connection));
+      show();
+      notify();
+    }
+  }
+  if (connection != nullptr) connection->close(false);
+}
+
 void Socket::enqueue(SocketPtr connection) {
   bool refused = false;
   {
@@ -284,7 +297,7 @@ void Socket::handle_event(const ConnectionEvent& event) {
       }
       gone_ = true;
     }
-    if (state_ == State::Connected) fallback_ = nullptr;
+    if (state_ == State::Connected || !may_fall_back_) fallback_ = nullptr;
     if (state_ == State::Refused) instead.swap(fallback_);
     if (instead == nullptr) {
       show();
@@ -308,15 +321,22 @@ void Socket::handle_connecting(const ConnectionEvent& event) {
       if (const auto peer = parse_connect_data(event.private_data); peer) {
         return established(*peer);
       }
+      may_fall_back_ = false;
       return refuse(ECONNREFUSED);  // iWARP, but no rsocket
     default:
+      if (event.type == RDMA_CM_EVENT_REJECTED && is_refusal(event.private_data)) {
+        may_fall_back_ = false;
+      }
       return refuse(errno_of(event));
   }
 }
 
 void Socket::open_connection() {
   auto lane = VerbsLane::create(*id_, size_);
-  if (!lane) return refuse(lane.error().code);
+  if (!lane) {
+    may_fall_back_ = false;  // the peer is not to blame
+    return refuse(lane.error().code);
+  }
   lane_ = std::move(*lane);
   const auto data = encode(stream().offer());
   rdma_conn_param param = parameters(data);

@@ -158,6 +158,11 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void handle_relay();
   /// Ends all at once. Only the service's thread calls it, and no event comes after.
   void destroy();
+  /// The program had no room for what accept() gave it.
+  void put_back(SocketPtr connection);
+  /// The connection that was refused may be tried by TCP: nobody said that it is unwanted, and
+  /// nothing was short here.
+  bool may_fall_back() const { return may_fall_back_; }
   /// An accepted connection stands.
   void enqueue(SocketPtr connection);
   /// Closed, and nothing is left to be sent or heard.
@@ -229,6 +234,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::optional<Clock::duration> receive_wait_, send_wait_;
 
   std::function<void(const SocketPtr&)> fallback_;
+  std::atomic<bool> may_fall_back_{true};
 
   // Of a listener.
   std::deque<SocketPtr> accepted_;

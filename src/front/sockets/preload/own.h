@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 
 #include "front/sockets/addresses.h"
 #include "front/sockets/calls.h"
@@ -32,6 +33,23 @@ inline SocketPtr inherited(int fd) {
 inline int fail(int code) {
   errno = code;
   return -1;
+}
+
+/// Whether a message to another process holds descriptors of sockets of ours (SCM_RIGHTS).
+inline bool passes_ours(const msghdr* message) {
+  if (message == nullptr || message->msg_control == nullptr) return false;
+  if (message->msg_controllen < sizeof(cmsghdr)) return false;
+  auto* control = const_cast<msghdr*>(message);
+  for (cmsghdr* header = CMSG_FIRSTHDR(control); header != nullptr;
+       header = CMSG_NXTHDR(control, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, reinterpret_cast<const char*>(header) + at, sizeof fd);
+      if (is_ours(fd)) return true;
+    }
+  }
+  return false;
 }
 
 /// What a program that writes where nobody reads gets besides its errno.

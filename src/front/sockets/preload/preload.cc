@@ -333,7 +333,11 @@ WEFT_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
 }
 WEFT_EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const SocketPtr socket = find(fd);
-  if (socket == nullptr) return libc::sendmsg(fd, message, flags);
+  if (socket == nullptr) {
+    // The other process would have a channel that nobody serves while we keep ours.
+    if (weft_sockets::passes_ours(message)) return fail(EINVAL);
+    return libc::sendmsg(fd, message, flags);
+  }
   return weft_sockets::with_signal(weft_sockets::send_message(*socket, message, flags), flags);
 }
 // What a fortified program calls instead.

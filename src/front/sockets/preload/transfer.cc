@@ -41,7 +41,8 @@ ssize_t send_file(weft_sockets::Socket& socket, int from, off_t* offset, std::si
   Piece piece;
   std::size_t sent = 0;
   while (sent < octets) {
-    const ssize_t got = read_file(from, offset, piece.data(), std::min(piece.size(), octets - sent));
+    const ssize_t got =
+        read_file(from, offset, piece.data(), std::min(piece.size(), octets - sent));
     if (got < 0 && sent == 0) return errno == ESPIPE ? fail(EINVAL) : -1;
     if (got <= 0) break;
     const ssize_t part =
@@ -79,8 +80,8 @@ std::size_t pipe_room(int pipe) {
 bool wait_for_pipe(int pipe, short events, unsigned flags) {
   pollfd one{pipe, events, 0};
   const timespec none{};
-  const bool waits = (flags & SPLICE_F_NONBLOCK) == 0 &&
-                     (kernel::fcntl(pipe, F_GETFL) & O_NONBLOCK) == 0;
+  const bool waits =
+      (flags & SPLICE_F_NONBLOCK) == 0 && (kernel::fcntl(pipe, F_GETFL) & O_NONBLOCK) == 0;
   const int ready = kernel::ppoll(&one, 1, waits ? nullptr : &none);
   if (ready == 0) errno = EAGAIN;
   return ready > 0;
@@ -97,7 +98,8 @@ ssize_t from_stream(weft_sockets::Socket& socket, int pipe, std::size_t octets, 
   if (got <= 0) return got;
   // Another writer may have filled it meanwhile; then this one waits, since the octets are out.
   for (ssize_t put = 0; put < got;) {
-    const ssize_t part = kernel::write(pipe, piece.data() + put, static_cast<std::size_t>(got - put));
+    const ssize_t part =
+        kernel::write(pipe, piece.data() + put, static_cast<std::size_t>(got - put));
     if (part > 0) {
       put += part;
     } else if (errno == EAGAIN) {
@@ -138,13 +140,14 @@ WEFT_EXPORT ssize_t sendfile(int to, int from, off_t* offset, size_t octets) noe
 extern "C" __attribute__((visibility("default"), alias("sendfile"))) ssize_t sendfile64(
     int, int, off64_t*, size_t) noexcept;
 
-WEFT_EXPORT ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset, size_t octets,
-                           unsigned flags) {
+WEFT_EXPORT ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_offset,
+                           size_t octets, unsigned flags) {
   const SocketPtr source = find(from), target = find(to);
   if (source == nullptr && target == nullptr) {
     return libc::splice(from, from_offset, to, to_offset, octets, flags);
   }
-  if ((source != nullptr && from_offset != nullptr) || (target != nullptr && to_offset != nullptr)) {
+  if ((source != nullptr && from_offset != nullptr) ||
+      (target != nullptr && to_offset != nullptr)) {
     return fail(ESPIPE);
   }
   if (source != nullptr && target != nullptr) return fail(EINVAL);
@@ -158,7 +161,12 @@ WEFT_EXPORT ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_o
 
 WEFT_EXPORT int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   const SocketPtr socket = find(fd);
-  if (socket == nullptr) return libc::sendmmsg(fd, messages, count, flags);
+  if (socket == nullptr) {
+    for (unsigned i = 0; i < count; ++i) {
+      if (weft_sockets::passes_ours(&messages[i].msg_hdr)) return fail(EINVAL);
+    }
+    return libc::sendmmsg(fd, messages, count, flags);
+  }
   for (unsigned i = 0; i < count; ++i) {
     const ssize_t sent = weft_sockets::with_signal(
         weft_sockets::send_message(*socket, &messages[i].msg_hdr, flags), flags);

@@ -13,7 +13,36 @@ from stock import (PATIENCE, case, expect, free_port, main, need_ipv6_loopback, 
 ALL = ("--sockets", "--iwarp-port", "1-65535")
 
 # Family.case: [(the line on TCP, the line in IWARP_MODE, why)]; None: there is no such line.
-DIFFERENCES = {}
+DIFFERENCES = {
+    "octets.peeking": [
+        ("recv(pair.client, octets, 0, MSG_DONTWAIT): -1 EAGAIN",
+         "recv(pair.client, octets, 0, MSG_DONTWAIT): 0",
+         "who asks for nothing gets it at once, as by read")],
+    "octets.out_of_band": [
+        ('send(pair.server, "!", 1, MSG_OOB): 1',
+         'send(pair.server, "!", 1, MSG_OOB): -1 EOPNOTSUPP',
+         "the rsockets protocol has no urgent octet")],
+    "processes.passing_a_descriptor": [
+        ("sendmsg(pair.client, &message, 0): 1", "sendmsg(pair.client, &message, 0): -1 EINVAL",
+         "TCP sends the octets and drops the descriptor in silence"),
+        ("recv(pair.server, octets, 1, MSG_DONTWAIT): 1",
+         "recv(pair.server, octets, 1, MSG_DONTWAIT): -1 EAGAIN", "")],
+    "processes.passing_a_socket": [
+        ("sendmsg(ends[0], &message, 0): 1", "sendmsg(ends[0], &message, 0): -1 EINVAL",
+         "the other process cannot use this one's device")],
+    "ends.a_peer_is_killed_while_we_write": [
+        ("sent: -1 ECONNRESET", "sent: -1 EPIPE",
+         "what the peer had not read is not known here: the protocol has no reset")],
+    "ends.closed_with_unread_octets": [
+        ("recv(pair.client, octets, 1, 0): -1 ECONNRESET", "recv(pair.client, octets, 1, 0): 0",
+         "likewise: it only says that it leaves")],
+    "ends.closed_at_once": [
+        ("recv(pair.client, octets, 1, 0): -1 ECONNRESET", "recv(pair.client, octets, 1, 0): 0",
+         "likewise: it leaves without a word")],
+    "limits.registrations": [
+        (f"{what}: 0", f"{what}: -1 ENOMEM", "TCP has no such device, and connects")
+        for what in ("regions", "completion queues", "protection domains")],
+}
 
 
 def program(bench):

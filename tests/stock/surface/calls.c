@@ -210,7 +210,9 @@ static void ioctls(void) {
 }
 
 /* Which the compiler does not know, and so does not warn of. */
-__attribute__((noipa)) static int parts_of(int count) { return count; }
+__attribute__((noipa)) static int parts_of(int count) {
+  return count;
+}
 
 static void odd_vectors(void) {
   struct pair pair = open_ipv4_pair();

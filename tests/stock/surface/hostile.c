@@ -2,9 +2,10 @@
 
    usage: stock_hostile connect|serve PORT WHAT
    connect: to a listener in IWARP_MODE. serve: one such client, after saying "ready".
-   It makes the connection as an rsocket does, except for what WHAT says of its connection data, does
-   what WHAT says, and waits for the end of the connection. It prints "refused" if the other side
-   does not let it in, "ended" if the connection ended; exit status 0 for both, 1 for neither. */
+   It makes the connection as an rsocket does, except for what WHAT says of its connection data,
+   does what WHAT says, and waits for the end of the connection. It prints "refused" if the other
+   side does not let it in, "ended" if the connection ended; exit status 0 for both, 1 for neither.
+ */
 #define _GNU_SOURCE
 #include <endian.h>
 #include <poll.h>
@@ -21,7 +22,9 @@ enum { RING = 128 * 1024, RECEIVES = 384, SENDS = 1000, PATIENCE_MS = 30000 };
 /* The messages of the protocol. */
 enum { DATA = 0, SGL = 4, IOMAP = 6, CTRL = 7 };
 enum { DISCONNECT = 0, SHUTDOWN = 2 };
-static uint32_t message(uint32_t op, uint32_t data) { return op << 29 | data; }
+static uint32_t message(uint32_t op, uint32_t data) {
+  return op << 29 | data;
+}
 
 struct sge {
   uint64_t address;
@@ -47,7 +50,9 @@ static struct {
 } memory;
 static struct connect_data theirs; /* in host order, once connected */
 
-static int is(const char* name) { return strcmp(what, name) == 0; }
+static int is(const char* name) {
+  return strcmp(what, name) == 0;
+}
 
 static void need(int holds, const char* where) {
   if (holds) return;
@@ -108,8 +113,11 @@ static void make_queues(void) {
   need(pd != NULL, "ibv_alloc_pd");
   struct ibv_cq* cq = ibv_create_cq(id->verbs, SENDS + RECEIVES, NULL, NULL, 0);
   need(cq != NULL, "ibv_create_cq");
-  struct ibv_qp_init_attr attributes = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-                                        .cap = {SENDS, RECEIVES, 1, 1, 64}, .sq_sig_all = 1};
+  struct ibv_qp_init_attr attributes = {.send_cq = cq,
+                                        .recv_cq = cq,
+                                        .qp_type = IBV_QPT_RC,
+                                        .cap = {SENDS, RECEIVES, 1, 1, 64},
+                                        .sq_sig_all = 1};
   need(rdma_create_qp(id, pd, &attributes) == 0, "rdma_create_qp");
   region = ibv_reg_mr(pd, &memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   need(region != NULL, "ibv_reg_mr");
@@ -123,16 +131,18 @@ static void post(struct ibv_send_wr* request) {
 }
 static void tell(const void* octets, uint32_t size) {
   struct ibv_sge part = {(uintptr_t)octets, size, 0};
-  struct ibv_send_wr request = {.sg_list = &part, .num_sge = 1, .opcode = IBV_WR_SEND,
-                                .send_flags = IBV_SEND_INLINE};
+  struct ibv_send_wr request = {
+      .sg_list = &part, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE};
   post(&request);
 }
-static void tell_word(uint32_t word) { tell(&word, sizeof word); }
+static void tell_word(uint32_t word) {
+  tell(&word, sizeof word);
+}
 static void write_to(uint64_t address, uint32_t key, const void* octets, uint32_t size) {
   memcpy(memory.source, octets, size);
   struct ibv_sge part = {(uintptr_t)memory.source, size, region->lkey};
-  struct ibv_send_wr request = {.sg_list = &part, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
-                                .wr.rdma = {address, key}};
+  struct ibv_send_wr request = {
+      .sg_list = &part, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma = {address, key}};
   post(&request);
 }
 static void send_octets(uint32_t count) {

@@ -14,9 +14,9 @@ static char octets[4096];
 static volatile int fails_at;
 
 /* `real` is libibverbs' own function of this name. */
-#define BEHIND(real, name)                \
-  do {                                    \
-    void* found = dlsym(RTLD_NEXT, name); \
+#define BEHIND(real, name)                 \
+  do {                                     \
+    void* found = dlsym(RTLD_NEXT, name);  \
     memcpy(&(real), &found, sizeof found); \
   } while (0)
 
@@ -70,12 +70,20 @@ static void descriptors(void) {
   const struct rlimit limit = {low.rlim_cur, before.rlim_max};
   need(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
   const int late = socket(AF_INET, SOCK_STREAM, 0);
+  const int waiting = connect_to(&name);
+  SAY(wait_for(listener, POLLIN));
   while ((held[count] = dup(0)) >= 0) ++count;
   SAY(count > 0);
   SAY(socket(AF_INET, SOCK_STREAM, 0));
   SAY(dup(listener));
-  SAY(accept(listener, NULL, NULL) == -1 && (errno == EMFILE || errno == EAGAIN));
+  SAY(accept(listener, NULL, NULL));
+  SAY(accept(listener, NULL, NULL));
   for (int i = 0; i < count; ++i) close(held[i]);
+  /* What could not be accepted waits on. */
+  const int server = accept(listener, NULL, NULL);
+  SAY(server >= 0);
+  SAY(send_pattern(waiting, 0, 20000) + receive_pattern(server, 0, 20000));
+  close(waiting), close(server);
   need(setrlimit(RLIMIT_NOFILE, &before) == 0, "setrlimit");
   SAY(connect(late, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
   close(accept(listener, NULL, NULL));

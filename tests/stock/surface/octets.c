@@ -1,4 +1,5 @@
-/* Octets by every call and flag: peeking, waiting for all, vectors, messages, files, pipes, stdio. */
+/* Octets by every call and flag: peeking, waiting for all, vectors, messages, files, pipes, stdio.
+ */
 #define _GNU_SOURCE
 #include "surface.h"
 
@@ -88,9 +89,13 @@ static void messages(void) {
   struct iovec out[2] = {{"head", 4}, {"body", 4}};
   struct iovec in[2] = {{a, 4}, {b, sizeof b}};
   struct msghdr sent = {.msg_iov = out, .msg_iovlen = 2};
-  struct msghdr got = {.msg_iov = in, .msg_iovlen = 2, .msg_name = &from,
-                       .msg_namelen = sizeof from, .msg_control = control,
-                       .msg_controllen = sizeof control, .msg_flags = -1};
+  struct msghdr got = {.msg_iov = in,
+                       .msg_iovlen = 2,
+                       .msg_name = &from,
+                       .msg_namelen = sizeof from,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control,
+                       .msg_flags = -1};
   SAY(sendmsg(pair.server, &sent, 0));
   SAY(wait_for(pair.client, POLLIN));
   SAY(recvmsg(pair.client, &got, 0));

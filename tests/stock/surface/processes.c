@@ -84,7 +84,9 @@ static void passing_a_descriptor(void) {
     struct cmsghdr align;
   } control;
   memset(&control, 0, sizeof control);
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room,
+  struct msghdr message = {.msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = control.room,
                            .msg_controllen = sizeof control.room};
   struct cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
@@ -93,6 +95,36 @@ static void passing_a_descriptor(void) {
   memcpy(CMSG_DATA(header), &pair.listener, sizeof(int));
   SAY(sendmsg(pair.client, &message, 0));
   SAY(recv(pair.server, octets, 1, MSG_DONTWAIT));
+  close_pair(&pair);
+}
+
+/* To another process, by a UNIX socket. */
+static void passing_a_socket(void) {
+  struct pair pair = open_ipv4_pair();
+  int ends[2];
+  need(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
+  struct iovec part = {"x", 1};
+  union {
+    char room[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+  } control;
+  for (int i = 0; i < 2; ++i) {
+    memset(&control, 0, sizeof control);
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), i == 0 ? &pair.client : &ends[1], sizeof(int));
+    SAY(sendmsg(ends[0], &message, 0));
+  }
+  SAY(recv(ends[1], octets, 2, MSG_DONTWAIT) > 0);
+  SAY(send(pair.client, "y", 1, 0));
+  SAY(recv(pair.server, octets, 1, 0));
+  close(ends[0]), close(ends[1]);
   close_pair(&pair);
 }
 
@@ -305,6 +337,7 @@ const struct test_case processes_cases[] = {
     {"one_takes_the_place_of_another", one_takes_the_place_of_another},
     {"close_on_exec", close_on_exec},
     {"passing_a_descriptor", passing_a_descriptor},
+    {"passing_a_socket", passing_a_socket},
     {"accept_then_fork", accept_then_fork},
     {"accept_then_fork_twice", accept_then_fork_twice},
     {"exec_with_a_socket", exec_with_a_socket},

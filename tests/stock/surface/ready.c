@@ -90,8 +90,10 @@ static void selecting(void) {
   SAY(select(-1, &in, NULL, NULL, &soon));
   FD_ZERO(&in);
   FD_SET(pair.client, &in);
-  FD_SET(1000, &in);
-  SAY(select(1001, &in, NULL, NULL, &soon));
+  const int closed = dup(pair.client);
+  close(closed);
+  FD_SET(closed, &in);
+  SAY(select(closed + 1, &in, NULL, NULL, &soon));
   close_pair(&pair);
 }
 

@@ -1,8 +1,8 @@
 /* The cases' common ground, and main.
 
    usage: stock_surface --list | FAMILY.CASE
-   Exit status 0: the case came to its end, whatever it printed. The last line on stderr says whether
-   its sockets were in IWARP_MODE. */
+   Exit status 0: the case came to its end, whatever it printed. The last line on stderr says
+   whether its sockets were in IWARP_MODE. */
 #define _GNU_SOURCE
 #include "surface.h"
 
@@ -89,7 +89,9 @@ struct pair open_pair(int family) {
   return pair;
 }
 
-struct pair open_ipv4_pair(void) { return open_pair(AF_INET); }
+struct pair open_ipv4_pair(void) {
+  return open_pair(AF_INET);
+}
 
 void close_pair(struct pair* pair) {
   close(pair->client);
@@ -112,7 +114,8 @@ long send_pattern(int fd, uint64_t start, long octets) {
   unsigned char piece[10000];
   long sent = 0;
   while (sent < octets) {
-    const size_t wanted = octets - sent < (long)sizeof piece ? (size_t)(octets - sent) : sizeof piece;
+    const size_t wanted =
+        octets - sent < (long)sizeof piece ? (size_t)(octets - sent) : sizeof piece;
     for (size_t i = 0; i < wanted; ++i) piece[i] = pattern_at(start + (uint64_t)sent + i);
     const ssize_t part = send(fd, piece, wanted, MSG_NOSIGNAL);
     if (part < 0) return -1;
@@ -146,7 +149,9 @@ struct sockaddr_storage loopback(int port) {
   return address;
 }
 
-void send_word(int words, int word) { need(write(words, &word, sizeof word) == sizeof word, "word"); }
+void send_word(int words, int word) {
+  need(write(words, &word, sizeof word) == sizeof word, "word");
+}
 
 int read_word(int words) {
   int word = 0;
@@ -185,9 +190,9 @@ static const struct {
   const char* name;
   const struct test_case* cases;
 } families[] = {
-    {"calls", calls_cases},         {"octets", octets_cases},   {"ends", ends_cases},
-    {"ready", ready_cases},         {"processes", processes_cases},
-    {"options", options_cases},     {"signals", signals_cases}, {"limits", limits_cases},
+    {"calls", calls_cases},     {"octets", octets_cases},       {"ends", ends_cases},
+    {"ready", ready_cases},     {"processes", processes_cases}, {"options", options_cases},
+    {"signals", signals_cases}, {"limits", limits_cases},
 };
 
 int main(int count, char** words) {

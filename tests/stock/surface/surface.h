@@ -66,6 +66,6 @@ struct peer {
 struct peer start_peer(void (*work)(int words));
 int peer_port(const struct peer* peer); /* the first word that it sent: an int */
 void send_word(int words, int word);
-int read_word(int words); /* -1: the other side is gone */
+int read_word(int words);        /* -1: the other side is gone */
 int end_peer(struct peer* peer); /* waits; its status as of waitpid */
 struct sockaddr_storage loopback(int port);

@@ -18,7 +18,8 @@ static void live(int fd, int writes) {
   long sum = 0;
   ssize_t part = 0;
   do {
-    part = writes ? send(fd, octets, sizeof octets, MSG_NOSIGNAL) : recv(fd, octets, sizeof octets, 0);
+    part =
+        writes ? send(fd, octets, sizeof octets, MSG_NOSIGNAL) : recv(fd, octets, sizeof octets, 0);
     if (part > 0) sum += part;
   } while (part > 0);
   printf("%s %s\n", sum == 0 ? "nothing" : "octets", part == 0 ? "END" : strerrorname_np(errno));

@@ -70,6 +70,30 @@ TEST(Settings, EditDistanceCountsASwapAsOne) {
 
 }  // namespace
 
+TEST(Settings, AddressesMayBePrefixes) {
+  const Setting* addresses = find_setting("WEFT_IWARP_ADDRESS");
+  ASSERT_NE(addresses, nullptr);
+  for (const char* value : {"any", "10.0.0.0/8", "127.0.0.1", "0.0.0.0/0,fd00::/8", "::1/128",
+                            "::ffff:10.1.2.3", "255.255.255.255/32"}) {
+    EXPECT_TRUE(accepts(*addresses, value)) << value;
+  }
+  for (const char* value : {"", "10.0.0", "10.0.0.0/33", "10.0.0.256", "1.2.3.4.5", "10.0.0.0/",
+                            "10.0.0.0,", ",::1", "::1/129", "host", "::g", "1.2.3.4/x", "1..2.3"}) {
+    EXPECT_FALSE(accepts(*addresses, value)) << value;
+  }
+}
+
+TEST(Settings, NamesAreNoPaths) {
+  const Setting* names = find_setting("WEFT_IWARP_PROGRAM");
+  ASSERT_NE(names, nullptr);
+  for (const char* value : {"any", "nginx", "nginx,curl", "python3.11"}) {
+    EXPECT_TRUE(accepts(*names, value)) << value;
+  }
+  for (const char* value : {"", "/usr/sbin/nginx", "nginx,", ",nginx", "a,,b"}) {
+    EXPECT_FALSE(accepts(*names, value)) << value;
+  }
+}
+
 TEST(Settings, PortsAreNumbersAndRangesWithCommasBetween) {
   const Setting* ports = find_setting("WEFT_IWARP_PORT");
   ASSERT_NE(ports, nullptr);

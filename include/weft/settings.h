@@ -13,7 +13,8 @@ struct Setting {
   std::string_view name;     ///< "WEFT_CRC"
   /// "on|off"; a range of whole numbers "1..600000", both ends in; "auto|/PATH", where the last
   /// stands for every text that begins with a slash; "none|PORTS", where the last stands for ports
-  /// and ranges of ports with commas between, "6379,7000-7010".
+  /// and ranges of ports with commas between, "6379,7000-7010"; "any|ADDRESSES", addresses and
+  /// prefixes of them, "10.0.0.0/8,fd00::/8"; "any|NAMES", names of programs, "nginx,curl".
   std::string_view values;
   std::string_view initial;  ///< what holds when the variable is not set; one of `values`
   std::string_view help;     ///< one line for people
@@ -48,6 +49,10 @@ inline constexpr std::array kSettings{
             "the libibverbs whose devices are listed behind weft's; auto: the machine's own"},
     Setting{"WEFT_IWARP_PORT", "none|PORTS", "none",
             "sockets that listen on these ports, or connect to them, use iWARP (--sockets)"},
+    Setting{"WEFT_IWARP_ADDRESS", "any|ADDRESSES", "any",
+            "only those that listen at these addresses or prefixes, or connect to them"},
+    Setting{"WEFT_IWARP_PROGRAM", "any|NAMES", "any",
+            "only those of programs of these names; others keep plain TCP"},
     Setting{"WEFT_TCP_FALLBACK", "on|off", "on",
             "on: connecting to such a port where nobody speaks iWARP is done by TCP"},
 };
@@ -87,6 +92,59 @@ constexpr bool is_ports(std::string_view value) {
   return true;
 }
 
+/// Whether `value` is addresses and prefixes of them with commas between: IPv4 in full; of IPv6 the
+/// characters and the length of the prefix, the rest is for who reads it. Pure.
+constexpr bool is_addresses(std::string_view value) {
+  while (true) {
+    const std::string_view item = value.substr(0, value.find(','));
+    const auto slash = item.find('/');
+    const std::string_view address = item.substr(0, slash);
+    const bool six = address.find(':') != std::string_view::npos;
+    std::uint32_t numbers = 0, number = 0, digits = 0;
+    for (std::size_t i = 0; i <= address.size(); ++i) {
+      const char c = i < address.size() ? address[i] : '.';
+      const bool decimal = c >= '0' && c <= '9';
+      if (six && !decimal && !(c >= 'a' && c <= 'f') && !(c >= 'A' && c <= 'F') && c != ':' &&
+          c != '.') {
+        return false;
+      }
+      if (six) continue;
+      if (decimal && digits < 3) {
+        number = number * 10 + static_cast<std::uint32_t>(c - '0');
+        ++digits;
+      } else if (c != '.' || digits == 0 || number > 255) {
+        return false;
+      } else {
+        ++numbers;
+        number = digits = 0;
+      }
+    }
+    if (!six && numbers != 4) return false;
+    if (slash != std::string_view::npos) {
+      std::uint32_t bits = 0;
+      const std::string_view length = item.substr(slash + 1);
+      if (length.empty() || length.size() > 3) return false;
+      for (char c : length) {
+        if (c < '0' || c > '9') return false;
+        bits = bits * 10 + static_cast<std::uint32_t>(c - '0');
+      }
+      if (bits > (six ? 128u : 32u)) return false;
+    }
+    if (item.size() == value.size()) return true;
+    value.remove_prefix(item.size() + 1);
+  }
+}
+
+/// Whether `value` is names with commas between, none of them empty or a path. Pure.
+constexpr bool is_names(std::string_view value) {
+  bool empty = true;
+  for (char c : value) {
+    if (c == '/' || (c == ',' && empty)) return false;
+    empty = c == ',';
+  }
+  return !empty;
+}
+
 /// Whether `value` is one that the setting takes. No spaces, signs or leading zeros. Pure.
 constexpr bool accepts(const Setting& setting, std::string_view value) {
   const auto number = [](std::string_view digits) -> std::int64_t {
@@ -107,9 +165,11 @@ constexpr bool accepts(const Setting& setting, std::string_view value) {
   while (true) {
     const auto bar = rest.find('|');
     const std::string_view choice = rest.substr(0, bar);
-    if (choice == "/PATH"   ? value.substr(0, 1) == "/"
-        : choice == "PORTS" ? is_ports(value)
-                            : choice == value) {
+    if (choice == "/PATH"       ? value.substr(0, 1) == "/"
+        : choice == "PORTS"     ? is_ports(value)
+        : choice == "ADDRESSES" ? is_addresses(value)
+        : choice == "NAMES"     ? is_names(value)
+                                : choice == value) {
       return true;
     }
     if (bar == std::string_view::npos) return false;

@@ -65,6 +65,18 @@ def ucmatose(rig, initiator, connections):
     met.wire.judge(crc=True, fpdus_min=10 * connections)
 
 
+@both_ways(rstream="rstream -T v", riostream="riostream")
+def rsockets(rig, initiator, program):
+    """A stream by rdma-core's own rsockets on siw, and by weft's. Both ends send at once."""
+    if initiator == SIW:
+        rig.siw(peer_to_peer="Y")
+    words = "-p {port} -C 20 -S 4096"
+    met = rig.meet(initiator, f"{program} -b {{address}} {words}", f"{program} -s {{address}} {words}")
+    met.wire.judge(crc=True, fpdus_min=80)
+    for name in ("Send", "Write"):
+        expect(name in (row[1] for row in met.wire.opcodes), f"no {name} in the capture")
+
+
 @case
 def server_first_without_peer_to_peer(rig):
     """ucmatose's server sends first and its client waits for that. siw initiates without

@@ -6,6 +6,7 @@ is seen from outside: a plain TCP client is no MPA initiator, and the listener r
 import glob
 import hashlib
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -247,6 +248,116 @@ def nginx_and_curl(bench):
     os.unlink(sent)
     os.unlink(got)
     expect(same, "the file arrived changed")
+
+
+@case
+def nginx_with_workers(bench):
+    """The master listens; its workers, forked after that, accept."""
+    switched = Switched(bench)
+    sent, got = make_file(bench, "sent", 20 << 20), os.path.join(bench.folder, "got")
+    os.chmod(bench.folder, 0o755)
+    configuration = os.path.join(bench.folder, "nginx.conf")
+    with open(configuration, "w", encoding="ascii") as file:
+        file.write(NGINX.replace("master_process off", "worker_processes 2")
+                   .format(folder=bench.folder, port=switched.port))
+    server = switched.run("nginx", "-p", bench.folder, "-c", configuration).listens(switched.port)
+    for _ in range(4):
+        switched.run("curl", "-sS", "-o", got, f"http://127.0.0.1:{switched.port}/sent").succeed()
+        expect(digest(sent) == digest(got), "the file arrived changed")
+    server.process.send_signal(signal.SIGTERM)
+    server.succeed()
+
+
+SSHD = """Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/key.pub
+PidFile {folder}/sshd.pid
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+"""
+
+
+@case
+def openssh(bench):
+    """sshd accepts, forks, and executes itself again for each connection."""
+    if os.geteuid() == 0:
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # sshd of root insists on it
+    switched = Switched(bench)
+    folder = bench.folder
+    for name in ("host", "key"):
+        bench.plain("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+                    os.path.join(folder, name)).succeed()
+    with open(os.path.join(folder, "sshd.conf"), "w", encoding="ascii") as file:
+        file.write(SSHD.format(folder=folder, port=switched.port))
+    server = switched.run("/usr/sbin/sshd", "-D", "-e", "-f", os.path.join(folder, "sshd.conf"))
+    server.listens(switched.port)
+    how = ["-i", os.path.join(folder, "key"), "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes",
+           "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    asked = switched.run("ssh", *how, "-p", switched.port, f"{user}@127.0.0.1",
+                         "echo so $((6 * 7))").succeed()
+    expect("so 42" in asked.output(), "the command did not run there")
+    sent, got = make_file(bench, "sent", 64 << 20), os.path.join(folder, "got")
+    # -O: by the old protocol, which needs no subsystem.
+    switched.run("scp", "-q", "-O", *how, "-P", switched.port, sent,
+                 f"{user}@127.0.0.1:{got}").succeed()
+    expect(digest(sent) == digest(got), "the file arrived changed")
+    server.end()
+
+
+@case
+def rsync(bench):
+    """Its daemon accepts and forks, and the child that receives forks again."""
+    switched = Switched(bench)
+    target = os.path.join(bench.folder, "target")
+    os.mkdir(target)
+    sent = [make_file(bench, name, octets)
+            for name, octets in (("large", 64 << 20), ("small", 100), ("odd", 70001))]
+    configuration = os.path.join(bench.folder, "rsyncd.conf")
+    with open(configuration, "w", encoding="ascii") as file:
+        file.write(f"use chroot = no\n[files]\npath = {target}\nread only = no\n"
+                   f"uid = {os.geteuid()}\ngid = {os.getegid()}\n")
+    server = switched.run("rsync", "--daemon", "--no-detach", "--address", "127.0.0.1", "--port",
+                          switched.port, "--config", configuration).listens(switched.port)
+    switched.run("rsync", *sent, f"rsync://127.0.0.1:{switched.port}/files/").succeed()
+    for path in sent:
+        expect(digest(path) == digest(os.path.join(target, os.path.basename(path))),
+               f"{path} arrived changed")
+    server.end()
+
+
+@case
+def rules(bench):
+    """By address and by program: all that are given have to hold."""
+    switched = Switched(bench)
+    listen = ["socat", "-u", f"TCP-LISTEN:{switched.port},bind=127.0.0.1,reuseaddr", "STDOUT"]
+    for options, iwarp in ((("--iwarp-address", "127.0.0.0/8"), True),
+                           (("--iwarp-address", "10.0.0.0/8,127.0.0.1"), True),
+                           (("--iwarp-address", "10.0.0.0/8"), False),
+                           (("--iwarp-program", "nginx,socat"), True),
+                           (("--iwarp-program", "nginx"), False),
+                           (("--iwarp-program", "socat", "--iwarp-address", "::/0"), False)):
+        server = switched.run(*listen, options=options).listens(switched.port)
+        with socket.create_connection((switched.host, switched.port), PATIENCE) as plain:
+            plain.settimeout(PATIENCE)
+            plain.sendall(b"by TCP")
+            if iwarp:
+                try:
+                    expect(plain.recv(1) == b"", f"{options}: not in IWARP_MODE")
+                except ConnectionError:
+                    pass  # as it should
+                server.end()
+                expect(server.output() == "", f"{options}: octets of plain TCP")
+            else:
+                plain.shutdown(socket.SHUT_WR)
+                server.succeed()
+                expect(server.output() == "by TCP", f"{options}: not by TCP")
+    alone = bench.run(*listen, options=("--sockets", "--iwarp-address", "127.0.0.1"))
+    alone.listens(switched.port)
+    switched.speaks_iwarp()
+    alone.end()
 
 
 @case

@@ -34,7 +34,8 @@ std::string option_name(const Setting& setting) {
 
 /// An option that may stand several times, and then means all of it.
 bool is_list(const Setting& setting) {
-  return setting.values.ends_with("PORTS");
+  return setting.values.ends_with("PORTS") || setting.values.ends_with("ADDRESSES") ||
+         setting.values.ends_with("NAMES");
 }
 
 bool is_switch(const CLI::Option& option) {

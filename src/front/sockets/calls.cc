@@ -10,6 +10,7 @@
 #include <new>
 
 #include "front/sockets/addresses.h"
+#include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/service.h"
 
@@ -32,6 +33,15 @@ bool is_blocking(const Socket& socket, int flags) {
 /// A socket of the parent process, which its child can only close.
 bool is_disowned(const Socket& socket) {
   return socket.made_in != fork_generation();
+}
+
+/// What a connection has from its listener.
+void inherit_options(Socket& listener, Socket& connection) {
+  connection.set_timeouts(true, listener.timeout(true));
+  connection.set_timeouts(false, listener.timeout(false));
+  connection.set_abortive(listener.is_abortive());
+  std::scoped_lock lock(listener.options_mutex, connection.options_mutex);
+  connection.options = listener.options;
 }
 
 struct AtExit {
@@ -111,12 +121,16 @@ int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) {
   if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return fail(EINVAL);
   if (address != nullptr && octets == nullptr) return fail(EFAULT);
   auto connection = socket.accept(is_blocking(socket, 0));
+  if (!connection && connection.error().code == ESTALE) {
+    return accept_handed(socket.any_number(), address, octets, flags);
+  }
   if (!connection) return fail(connection);
+  inherit_options(socket, **connection);
   if (address != nullptr) static_cast<void>((*connection)->peer_address(address, octets));
   const int fd = enter(*connection, flags);
   if (fd < 0) {
     const int code = errno;
-    (*connection)->close(false);
+    socket.put_back(std::move(*connection));
     return fail(code);
   }
   return fd;

@@ -39,6 +39,12 @@ inline ssize_t send(int fd, const void* from, std::size_t octets, int flags) {
 inline ssize_t recv(int fd, void* to, std::size_t octets, int flags) {
   return syscall(SYS_recvfrom, fd, to, octets, flags, nullptr, nullptr);
 }
+inline ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  return syscall(SYS_sendmsg, fd, message, flags);
+}
+inline ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  return syscall(SYS_recvmsg, fd, message, flags);
+}
 inline ssize_t read(int fd, void* to, std::size_t octets) {
   return syscall(SYS_read, fd, to, octets);
 }
@@ -50,6 +56,9 @@ inline int shutdown(int fd, int how) {
 }
 inline int getsockname(int fd, sockaddr* address, socklen_t* octets) {
   return static_cast<int>(syscall(SYS_getsockname, fd, address, octets));
+}
+inline int getpeername(int fd, sockaddr* address, socklen_t* octets) {
+  return static_cast<int>(syscall(SYS_getpeername, fd, address, octets));
 }
 inline int getsockopt(int fd, int level, int name, void* value, socklen_t* octets) {
   return static_cast<int>(syscall(SYS_getsockopt, fd, level, name, value, octets));

@@ -1,7 +1,10 @@
 // Readiness by a pair of UNIX sockets.
 #include "front/sockets/mirror.h"
 
+#include <pthread.h>
+
 #include <array>
+#include <atomic>
 #include <cerrno>
 
 #include "front/sockets/kernel.h"
@@ -13,6 +16,50 @@ namespace {
 constexpr std::size_t kFillOctets = 2048;
 /// More octets than these say nothing that fewer do not.
 constexpr unsigned kOctetsMax = 16;
+
+/// Our ends, by their numbers. A child closes its copies: while one is open, wherever, whoever has
+/// the other end is not told that we have gone.
+class FarEnds {
+ public:
+  void set(int fd, bool open) {
+    if (fd < 0 || fd >= kNumbers) return;
+    auto& word = words_[static_cast<unsigned>(fd) / 64];
+    const std::uint64_t bit = std::uint64_t{1} << fd % 64;
+    if (open) {
+      word.fetch_or(bit, std::memory_order_relaxed);
+      note(fd);
+    } else {
+      word.fetch_and(~bit, std::memory_order_relaxed);
+    }
+  }
+  /// In a child, which has no other threads.
+  void close_all() {
+    for (int fd = 0; fd <= last_.load(std::memory_order_relaxed); ++fd) {
+      auto& word = words_[static_cast<unsigned>(fd) / 64];
+      if ((word.load(std::memory_order_relaxed) >> fd % 64 & 1) == 0) continue;
+      kernel::close(fd);
+      set(fd, false);
+    }
+    last_ = -1;
+  }
+
+ private:
+  static constexpr int kNumbers = 1024 * 1024;
+
+  void note(int fd) {
+    int last = last_.load(std::memory_order_relaxed);
+    while (last < fd && !last_.compare_exchange_weak(last, fd, std::memory_order_relaxed)) {
+    }
+  }
+
+  std::array<std::atomic<std::uint64_t>, kNumbers / 64> words_{};
+  std::atomic<int> last_{-1};
+};
+
+constinit FarEnds far_ends;
+/// Registered before any other thread can fork.
+[[maybe_unused]] const int registered =
+    pthread_atfork(nullptr, nullptr, [] { far_ends.close_all(); });
 
 }  // namespace
 
@@ -26,12 +73,18 @@ Result<int> Mirror::open(int flags) {
   if ((flags & SOCK_CLOEXEC) == 0) kernel::fcntl(ends[0], F_SETFD, 0);
   if ((flags & SOCK_NONBLOCK) != 0) kernel::fcntl(ends[0], F_SETFL, O_RDWR | O_NONBLOCK);
   far_ = ends[1];
+  far_ends.set(far_, true);
   return ends[0];
 }
 
 void Mirror::close() {
-  if (far_ >= 0) kernel::close(far_);
+  if (far_ >= 0) {
+    far_ends.set(far_, false);
+    kernel::close(far_);
+  }
   far_ = -1;
+  octets_ = 0;
+  full_ = false;
 }
 
 void Mirror::show_readable(int near, bool readable) {
@@ -63,6 +116,12 @@ void Mirror::clear(int near) {
   show_writable(near, true);
   const int usual = 256 * 1024;
   kernel::setsockopt(near, SOL_SOCKET, SO_SNDBUF, &usual, sizeof usual);
+}
+
+bool Mirror::is_readable(int near) const {
+  pollfd fd{near, POLLIN, 0};
+  const timespec at_once{};
+  return kernel::ppoll(&fd, 1, &at_once) > 0;
 }
 
 bool Mirror::is_abandoned() const {

@@ -40,6 +40,8 @@ class Mirror {
   /// The program's end becomes a channel for octets, for another process that has it: shows no
   /// readiness any more. Call while a number still leads there.
   void clear(int near);
+  /// Something lies in the program's end.
+  bool is_readable(int near) const;
   /// Nobody has the program's end open.
   bool is_abandoned() const;
   int far() const { return far_; }

@@ -113,6 +113,19 @@ int recall(Socket& socket, int level, int name, void* value, socklen_t* octets) 
   return kernel::getsockopt(judge.fd(), level, name, value, octets);
 }
 
+std::uint8_t tcp_state(Socket::State state) {
+  switch (state) {
+    case Socket::State::Connected:
+      return TCP_ESTABLISHED;
+    case Socket::State::Listening:
+      return TCP_LISTEN;
+    case Socket::State::Connecting:
+      return TCP_SYN_SENT;
+    default:
+      return TCP_CLOSE;
+  }
+}
+
 int set_rdma_option(Socket& socket, int name, int value) {
   const auto entries = static_cast<std::uint16_t>(std::clamp<int>(value, kEntriesMin, kEntriesMax));
   switch (name) {
@@ -181,7 +194,10 @@ int set_option(Socket& socket, int level, int name, const void* value, socklen_t
         break;
     }
   }
-  if (level == IPPROTO_IPV6 && name == IPV6_V6ONLY && given) socket.set_v6_only(*given != 0);
+  if (level == IPPROTO_IPV6 && name == IPV6_V6ONLY && given) {
+    if (socket.state() != Socket::State::Fresh) return fail(EINVAL);
+    socket.set_v6_only(*given != 0);
+  }
   return keep(socket, level, name, value, octets);
 }
 
@@ -202,7 +218,12 @@ int get_option(Socket& socket, int level, int name, void* value, socklen_t* octe
         break;
     }
   }
-  return recall(socket, level, name, value, octets);
+  const int result = recall(socket, level, name, value, octets);
+  if (result == 0 && level == IPPROTO_TCP && name == TCP_INFO && *octets != 0) {
+    // Its first octet is the state; of the rest nothing is known.
+    *static_cast<std::uint8_t*>(value) = tcp_state(socket.state());
+  }
+  return result;
 }
 
 }  // namespace weft::sockets

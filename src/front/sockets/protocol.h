@@ -74,6 +74,18 @@ struct ConnectData {
   Sge buffer;                       ///< the first half of the receive ring
 };
 
+/// Private data of a rejection: who sends it speaks iWARP and wants no connection, so TCP need not be
+/// tried. Rsockets elsewhere send none.
+inline constexpr std::array<std::uint8_t, 4> kRefusal{'b', 'u', 's', 'y'};
+/// Padding may follow. Pure.
+constexpr bool is_refusal(Octets octets) {
+  if (octets.size() < kRefusal.size()) return false;
+  for (std::size_t i = 0; i < kRefusal.size(); ++i) {
+    if (octets[i] != kRefusal[i]) return false;
+  }
+  return true;
+}
+
 /// The size that the peer reads for a wanted one: to 128 exact, above in steps of 256.
 std::uint32_t announced_iomap_entries(std::uint32_t wanted);
 

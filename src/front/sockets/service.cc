@@ -145,7 +145,7 @@ void Service::handle_event(rdma_cm_event& event) {
     return;
   }
   if (socket != nullptr && socket->handle_request(id, copy.private_data)) return;
-  rdma_reject(id, nullptr, 0);
+  rdma_reject(id, kRefusal.data(), static_cast<std::uint8_t>(kRefusal.size()));
   rdma_destroy_id(id);
 }
 
@@ -196,6 +196,10 @@ void Service::watch(const SocketPtr& socket, int event_fd) {
 }
 
 void Service::watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first) {
+  if (first) {
+    std::lock_guard lock(mutex_);
+    watched_[socket->number()] = socket;
+  }
   epoll_event event{};
   event.events = events;
   event.data.u64 = socket->number() | kRelay;

@@ -38,7 +38,8 @@ class Service {
   void adopt(rdma_cm_id* id, SocketPtr socket);
   /// Has the thread look after the socket's completions.
   void watch(const SocketPtr& socket, int event_fd);
-  /// The same for the far end of a socket that another process has; `first`: it is new here.
+  /// The same for the far end of a socket that another process has, or a listener's, which one
+  /// may have; `first`: it is new here.
   void watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first);
   /// Takes it out again.
   void unwatch(const Socket& socket, int event_fd);

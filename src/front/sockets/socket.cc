@@ -54,7 +54,19 @@ Socket::~Socket() = default;
 Result<int> Socket::open_descriptor(int flags) {
   std::lock_guard lock(mutex_);
   nonblocking = (flags & SOCK_NONBLOCK) != 0;
-  return mirror_.open(flags);
+  auto opened = mirror_.open(flags);
+  if (opened && state_ == State::Connected) write_names();
+  return opened;
+}
+
+void Socket::close_descriptor() {
+  std::lock_guard lock(mutex_);
+  mirror_.close();
+}
+
+int Socket::any_number() {
+  std::lock_guard lock(mutex_);
+  return near();
 }
 
 void Socket::add_number(int fd) {
@@ -125,6 +137,7 @@ Result<void> Socket::listen(int backlog) {
     return Error{code, "cannot listen"};
   }
   keep_addresses();
+  expect_sharers();
   show();
   return {};
 }
@@ -135,7 +148,7 @@ bool Socket::handle_request(rdma_cm_id* id, Octets private_data) {
   LaneSize size;
   {
     std::lock_guard lock(mutex_);
-    if (state_ != State::Listening || closing_ || accepted_.size() + arriving_ > backlog_) {
+    if (state_ != State::Listening || closing_ || shut_ || accepted_.size() + arriving_ > backlog_) {
       return false;
     }
     ++arriving_;
@@ -168,6 +181,19 @@ bool Socket::handle_request(rdma_cm_id* id, Octets private_data) {
   return false;
 }
 
+void Socket::put_back(SocketPtr connection) {
+  connection->close_descriptor();
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::Listening && !closing_) {
+      accepted_.push_front(std::move(connection));
+      show();
+      notify();
+    }
+  }
+  if (connection != nullptr) connection->close(false);
+}
+
 void Socket::enqueue(SocketPtr connection) {
   bool refused = false;
   {
@@ -181,17 +207,21 @@ void Socket::enqueue(SocketPtr connection) {
     }
   }
   if (refused && connection != nullptr) connection->close(false);
+  give_away();
 }
 
 Result<SocketPtr> Socket::accept(bool blocking) {
   std::unique_lock lock(mutex_);
-  if (state_ != State::Listening) return Error{EINVAL, "not listening"};
-  if (accepted_.empty()) {
+  if (state_ != State::Listening || shut_) return Error{EINVAL, "not listening"};
+  if (accepted_.empty() && !shared_) {
     if (!blocking) return Error{EAGAIN, "no connection waits"};
-    auto waited = wait(lock, deadline(true), [this] { return !accepted_.empty() || closing_; });
+    auto waited = wait(lock, deadline(true),
+                       [this] { return !accepted_.empty() || closing_ || shut_ || shared_; });
     if (!waited) return waited.error();
-    if (accepted_.empty()) return Error{EBADF, "closed meanwhile"};
+    if (shut_) return Error{EINVAL, "shut meanwhile"};
+    if (accepted_.empty() && !shared_) return Error{EBADF, "closed meanwhile"};
   }
+  if (shared_) return Error{ESTALE, "they are handed out"};
   SocketPtr connection = std::move(accepted_.front());
   accepted_.pop_front();
   show();
@@ -267,7 +297,7 @@ void Socket::handle_event(const ConnectionEvent& event) {
       }
       gone_ = true;
     }
-    if (state_ == State::Connected) fallback_ = nullptr;
+    if (state_ == State::Connected || !may_fall_back_) fallback_ = nullptr;
     if (state_ == State::Refused) instead.swap(fallback_);
     if (instead == nullptr) {
       show();
@@ -291,15 +321,22 @@ void Socket::handle_connecting(const ConnectionEvent& event) {
       if (const auto peer = parse_connect_data(event.private_data); peer) {
         return established(*peer);
       }
+      may_fall_back_ = false;
       return refuse(ECONNREFUSED);  // iWARP, but no rsocket
     default:
+      if (event.type == RDMA_CM_EVENT_REJECTED && is_refusal(event.private_data)) {
+        may_fall_back_ = false;
+      }
       return refuse(errno_of(event));
   }
 }
 
 void Socket::open_connection() {
   auto lane = VerbsLane::create(*id_, size_);
-  if (!lane) return refuse(lane.error().code);
+  if (!lane) {
+    may_fall_back_ = false;  // the peer is not to blame
+    return refuse(lane.error().code);
+  }
   lane_ = std::move(*lane);
   const auto data = encode(stream().offer());
   rdma_conn_param param = parameters(data);
@@ -309,6 +346,7 @@ void Socket::open_connection() {
 void Socket::established(const ConnectData& peer) {
   state_ = State::Connected;
   keep_addresses();
+  write_names();
   stream().start(peer);
   drive();
 }
@@ -329,9 +367,12 @@ void Socket::refuse(int error) {
 Result<void> Socket::shutdown(int how) {
   std::lock_guard lock(mutex_);
   if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) return Error{EINVAL, "no direction"};
-  if (state_ == State::Listening && how != SHUT_WR) {
-    // As the kernel: who waits in accept is told.
-    return Error{ENOTCONN, "listening"};
+  if (state_ == State::Listening) {
+    if (how == SHUT_WR) return {};
+    shut_ = true;  // as the kernel: who waits in accept is told
+    show();
+    notify();
+    return {};
   }
   if (state_ != State::Connected) return Error{ENOTCONN, "not connected"};
   if (how != SHUT_WR) stream().shutdown_read();
@@ -371,6 +412,7 @@ void Socket::close(bool blocking) {
     });
     unclaimed.swap(accepted_);
     waits = waits || state_ == State::Listening || state_ == State::Bound;
+    if (orphaned_) waits = false;  // the service's thread itself closes it
     if (state_ == State::Connected && !abortive_ && !stream().ended()) {
       stream().disconnect();
       serve_in_background();
@@ -490,6 +532,8 @@ short Socket::events_now() const {
   int events = 0;
   switch (state_) {
     case State::Listening:
+      if (shut_) return POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP;
+      if (shared_) return mirror_.is_readable(near()) ? POLLIN | POLLRDNORM : 0;
       return accepted_.empty() ? 0 : POLLIN | POLLRDNORM;
     case State::Connecting:
     case State::Accepting:
@@ -526,6 +570,7 @@ void Socket::watch() {
 void Socket::show() {
   if (!show_always_ || !mirror_.is_open() || numbers_.empty()) return;
   if (state_ == State::Connected && !watched_) serve_in_background();
+  if (shared_) return;  // what lies in it is handed out
   const short events = events_now();
   mirror_.show_readable(near(), (events & POLLIN) != 0);
   if (state_ == State::Connected) {
@@ -533,9 +578,12 @@ void Socket::show() {
     if (unread > shown_octets_ && shown_octets_ != 0) mirror_.show_more(near());
     shown_octets_ = unread;
   }
-  mirror_.show_writable(near(), (events & POLLOUT) != 0);
+  // Nobody waits to write to a listener, and a full one could not be asked for connections.
+  if (state_ != State::Listening) mirror_.show_writable(near(), (events & POLLOUT) != 0);
   if ((events & POLLRDHUP) != 0) mirror_.show_end();
-  if ((events & POLLHUP) != 0 && state_ != State::Fresh) mirror_.show_hang_up();
+  if ((events & POLLHUP) != 0 && state_ != State::Fresh && state_ != State::Bound) {
+    mirror_.show_hang_up();
+  }
 }
 
 Socket::State Socket::state() {

@@ -69,6 +69,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   // Descriptors. The numbers are kept by the table (descriptors.h).
   /// Makes the descriptor; see Mirror::open.
   Result<int> open_descriptor(int flags);
+  /// Undoes it, when the program did not get it.
+  void close_descriptor();
   void add_number(int fd);
   /// True: it was the last.
   bool remove_number(int fd);
@@ -90,8 +92,17 @@ class Socket : public std::enable_shared_from_this<Socket> {
   /// After it: when another process still has the descriptor, the service carries the octets
   /// between it and the stream, until that is closed too. False: nobody has it.
   bool hand_over();
-  /// For that other process, which may only read what was settled before it came to be.
+  /// For another process that has the descriptor, which may only read what was settled before it
+  /// came to be.
   const sockaddr_storage& settled_name(bool peer) const { return peer ? peer_ : local_; }
+
+  bool was_listening() const { return state_ == State::Listening; }
+  /// Tells a listener's maker that this process wants connections.
+  void ask_for_connections(int fd);
+  /// A number in this process; -1: there is none.
+  int any_number();
+  /// This object stands for a socket of another process, of these names.
+  void settle_names(const sockaddr_storage& local, const sockaddr_storage& peer);
 
   // Direct placement (riomap and its kin).
   Result<std::uint64_t> map(void* memory, std::size_t octets, bool peer_writes,
@@ -129,6 +140,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::optional<Clock::duration> timeout(bool receiving) const;
   /// SO_LINGER with no time: close() resets.
   void set_abortive(bool on) { abortive_ = on; }
+  bool is_abortive() const { return abortive_; }
 
   std::atomic<bool> nonblocking{false};
   unsigned made_in = fork_generation();
@@ -145,10 +157,15 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool handle_request(rdma_cm_id* id, Octets private_data);
   /// Its completion channel is readable.
   void handle_completions();
-  /// Its far end is ready, for a socket that was handed over.
+  /// Its far end is ready, for a socket that other processes have.
   void handle_relay();
   /// Ends all at once. Only the service's thread calls it, and no event comes after.
   void destroy();
+  /// The program had no room for what accept() gave it.
+  void put_back(SocketPtr connection);
+  /// The connection that was refused may be tried by TCP: nobody said that it is unwanted, and
+  /// nothing was short here.
+  bool may_fall_back() const { return may_fall_back_; }
   /// An accepted connection stands.
   void enqueue(SocketPtr connection);
   /// Closed, and nothing is left to be sent or heard.
@@ -176,6 +193,13 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void established(const ConnectData& peer);
   void keep_addresses();
   void serve_in_background();
+  void write_names();
+  void expect_sharers();
+  void share();
+  bool hand_listener_over();
+  void wait_for_sharers(std::uint32_t events);
+  void handle_sharers();
+  void give_away();
   bool relay();
   bool relay_out();
   bool relay_in();
@@ -217,12 +241,17 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::optional<Clock::duration> receive_wait_, send_wait_;
 
   std::function<void(const SocketPtr&)> fallback_;
+  std::atomic<bool> may_fall_back_{true};
 
   // Of a listener.
   std::deque<SocketPtr> accepted_;
   unsigned backlog_ = 0;
   unsigned arriving_ = 0;  ///< requests accepted that do not stand yet
   SocketPtr listener_;     ///< of a connection that is Accepting
+  bool shut_ = false;      ///< by shutdown: takes no connections any more
+  bool shared_ = false;    ///< its connections are handed to whoever takes them (socket_share.cc)
+  bool orphaned_ = false;  ///< only other processes have its descriptor
+  std::atomic<bool> asked_{false};
 
   // Handed over to another process; see relay().
   bool relaying_ = false;

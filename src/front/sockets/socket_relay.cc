@@ -23,13 +23,14 @@ iovec part_of(std::vector<std::uint8_t>& octets) {
 
 void Socket::before_last_close(int fd) {
   std::lock_guard lock(mutex_);
-  if (state_ != State::Connected) return;
-  mirror_.clear(fd);
-  show_always_ = false;
+  if (state_ == State::Listening && !shared_) mirror_.show_readable(fd, false);
+  if (state_ == State::Connected) mirror_.clear(fd);
+  if (state_ == State::Listening || state_ == State::Connected) show_always_ = false;
 }
 
 bool Socket::hand_over() {
   std::lock_guard lock(mutex_);
+  if (state_ == State::Listening) return hand_listener_over();
   if (state_ != State::Connected || mirror_.is_abandoned()) return false;
   auto service = Service::get();
   if (!service) return false;
@@ -43,6 +44,7 @@ bool Socket::hand_over() {
 }
 
 void Socket::handle_relay() {
+  if (is_listening()) return handle_sharers();
   {
     std::lock_guard lock(mutex_);
     if (!relaying_) return;

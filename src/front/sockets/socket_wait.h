@@ -50,7 +50,8 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
       result = Error{EAGAIN, "not in time"};
       break;
     }
-    if (count < 0 && code == EINTR && !handlers_restart()) {
+    // As the kernel has it, a limit of time makes calls end that would be restarted.
+    if (count < 0 && code == EINTR && (deadline || !handlers_restart())) {
       result = Error{EINTR, "interrupted"};
       break;
     }

@@ -3,6 +3,7 @@
 
 #include <link.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <rdma/rdma_cma.h>
 
 #include <array>
@@ -63,6 +64,11 @@ bool may_fall_back(Candidate& candidate) {
   return sockets::may_fall_back();
 }
 
+/// This process has too little of something: no reason to try another protocol.
+bool is_short(int code) {
+  return code == ENOMEM || code == ENOBUFS || code == EMFILE || code == ENFILE;
+}
+
 /// Tells all epoll sets again what they knew of this number. With the mutex held.
 void register_again(Candidate& candidate, int fd) {
   for (auto& [epoll, event] : candidate.registered) {
@@ -78,7 +84,7 @@ void copy_options(int from, Socket& to) {
                                                        {SOL_SOCKET, SO_LINGER},
                                                        {SOL_SOCKET, SO_RCVTIMEO},
                                                        {SOL_SOCKET, SO_SNDTIMEO},
-                                                       {IPPROTO_TCP, 1 /* TCP_NODELAY */},
+                                                       {IPPROTO_TCP, TCP_NODELAY},
                                                        {IPPROTO_IPV6, IPV6_V6ONLY},
                                                        {SOL_SOCKET, SO_OOBINLINE}}};
   for (const auto& [level, name] : kNames) {
@@ -86,6 +92,22 @@ void copy_options(int from, Socket& to) {
     socklen_t octets = value.size();
     if (kernel::getsockopt(from, level, name, value.data(), &octets) == 0) {
       set_option(to, level, name, value.data(), octets);
+    }
+  }
+  // These are only told again.
+  constexpr std::array<std::pair<int, int>, 7> kTold{{{SOL_SOCKET, SO_REUSEPORT},
+                                                      {SOL_SOCKET, SO_PRIORITY},
+                                                      {IPPROTO_IP, IP_TOS},
+                                                      {IPPROTO_TCP, TCP_KEEPIDLE},
+                                                      {IPPROTO_TCP, TCP_KEEPINTVL},
+                                                      {IPPROTO_TCP, TCP_KEEPCNT},
+                                                      {IPPROTO_TCP, TCP_USER_TIMEOUT}}};
+  std::lock_guard lock(to.options_mutex);
+  for (const auto& option : kTold) {
+    std::vector<std::uint8_t> value(sizeof(int));
+    socklen_t octets = sizeof(int);
+    if (kernel::getsockopt(from, option.first, option.second, value.data(), &octets) == 0) {
+      to.options[option] = std::move(value);
     }
   }
 }
@@ -234,8 +256,10 @@ std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t o
     return {};
   }
   const bool falls_back = may_fall_back(*candidate);
+  errno = 0;
   const SocketPtr socket = switch_over(fd, *candidate);
   if (socket == nullptr) {
+    if (is_short(errno)) return -1;
     if (falls_back) return {};
     return errno = EOPNOTSUPP, -1;
   }
@@ -256,7 +280,8 @@ std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t o
   }
   const int code = errno;
   if (code == EINPROGRESS || code == EINTR) return errno = code, -1;
-  if (!falls_back) return errno = code, -1;
+  // What is short here, TCP would hide; who refuses by iWARP's own word is not asked again.
+  if (!falls_back || is_short(code) || !socket->may_fall_back()) return errno = code, -1;
   switch_back(fd, socket, *candidate);
   socket->close(false);
   return {};

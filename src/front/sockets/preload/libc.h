@@ -11,6 +11,9 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
 
 namespace weft::sockets::libc {
 
@@ -66,7 +69,13 @@ WEFT_REAL(sendto, ssize_t(int, const void*, size_t, int, const sockaddr*, sockle
 WEFT_REAL(recvmsg, ssize_t(int, msghdr*, int));
 WEFT_REAL(sendmsg, ssize_t(int, const msghdr*, int));
 WEFT_REAL(sendfile, ssize_t(int, int, off_t*, size_t));
-WEFT_REAL(splice, ssize_t(int, off_t*, int, off_t*, size_t, unsigned));
+WEFT_REAL(splice, ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned));
+WEFT_REAL(sendmmsg, int(int, mmsghdr*, unsigned, int));
+WEFT_REAL(recvmmsg, int(int, mmsghdr*, unsigned, int, timespec*));
+WEFT_REAL(preadv2, ssize_t(int, const iovec*, int, off_t, int));
+WEFT_REAL(pwritev2, ssize_t(int, const iovec*, int, off_t, int));
+WEFT_REAL(fdopen, FILE*(int, const char*));
+WEFT_REAL(vdprintf, int(int, const char*, va_list));
 WEFT_REAL(poll, int(pollfd*, nfds_t, int));
 WEFT_REAL(ppoll, int(pollfd*, nfds_t, const timespec*, const sigset_t*));
 WEFT_REAL(select, int(int, fd_set*, fd_set*, fd_set*, timeval*));

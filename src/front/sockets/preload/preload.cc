@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdarg>
 #include <cstdlib>
@@ -24,9 +24,11 @@
 #include "front/libibverbs/export.h"
 #include "front/sockets/addresses.h"
 #include "front/sockets/calls.h"
+#include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/preload/candidate.h"
 #include "front/sockets/preload/libc.h"
+#include "front/sockets/preload/own.h"
 #include "front/sockets/preload/rules.h"
 
 namespace {
@@ -34,23 +36,17 @@ namespace {
 namespace weft_sockets = weft::sockets;
 namespace libc = weft::sockets::libc;
 using weft_sockets::candidates;
+using weft_sockets::fail;
+using weft_sockets::find;
+using weft_sockets::inherited;
+using weft_sockets::is_ours;
+using weft_sockets::receive_octets;
+using weft_sockets::send_octets;
 using weft_sockets::SocketPtr;
 
-/// The socket of a descriptor, if it is this process's own.
-SocketPtr find(int fd) {
-  SocketPtr socket = weft_sockets::sockets().find(fd);
-  if (socket != nullptr && socket->made_in != weft_sockets::fork_generation()) return nullptr;
-  return socket;
-}
-bool is_ours(int fd) {
-  return weft_sockets::sockets().has(fd) && find(fd) != nullptr;
-}
-
-/// A socket of the parent's, whose descriptor is here a channel to the parent.
-SocketPtr inherited(int fd) {
-  SocketPtr socket = weft_sockets::sockets().find(fd);
-  if (socket != nullptr && socket->made_in == weft_sockets::fork_generation()) return nullptr;
-  return socket;
+/// A socket that this process was executed with, of another's; `shown`: what the kernel says it is.
+SocketPtr executed_with(int fd, const sockaddr& shown) {
+  return shown.sa_family == AF_UNIX ? weft_sockets::adopt(fd) : nullptr;
 }
 
 int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* address,
@@ -59,29 +55,9 @@ int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* addr
   return 0;
 }
 
-int fail(int code) {
-  errno = code;
-  return -1;
-}
-
 ssize_t send_vector(weft_sockets::Socket& socket, const iovec* vector, std::size_t count,
                     int flags) {
-  const ssize_t sent = weft_sockets::send(socket, vector, count, flags);
-  if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
-    ::raise(SIGPIPE);
-    errno = EPIPE;
-  }
-  return sent;
-}
-
-ssize_t send_octets(weft_sockets::Socket& socket, const void* from, std::size_t octets, int flags) {
-  const iovec part{const_cast<void*>(from), octets};
-  return send_vector(socket, &part, 1, flags);
-}
-
-ssize_t receive_octets(weft_sockets::Socket& socket, void* to, std::size_t octets, int flags) {
-  const iovec part{to, octets};
-  return weft_sockets::receive(socket, &part, 1, flags);
+  return weft_sockets::with_signal(weft_sockets::send(socket, vector, count, flags), flags);
 }
 
 /// The new number leads to the same socket, or to the same candidate.
@@ -107,55 +83,58 @@ void vacate(int fd) {
   }
 }
 
+/// What the kernel takes for a vector of octets.
+bool is_vector(const iovec* vector, int count) {
+  if (count < 0 || count > IOV_MAX) return false;
+  return std::all_of(vector, vector + count,
+                     [](const iovec& part) { return part.iov_len <= SSIZE_MAX; });
+}
+
 bool is_open(int fd) {
   return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
 }
 
+/// A listener of another process's, which from now on hands connections to this one. Whoever looks
+/// at its readiness wants them.
+SocketPtr shared_listener(int fd) {
+  SocketPtr socket = inherited(fd);
+  if (socket == nullptr || !socket->was_listening()) return nullptr;
+  socket->ask_for_connections(fd);
+  return socket;
+}
+
+/// Whether it is ours; a listener of another process's is asked for connections.
+bool looks_at_ours(int fd) {
+  if (!weft_sockets::sockets().has(fd)) return false;
+  return is_ours(fd) || (shared_listener(fd), false);
+}
+
+/// After a failure: it is an option of TCP's, which a UNIX socket does not have.
+bool is_foreign_to_unix(int level) {
+  return level != SOL_SOCKET && errno == EOPNOTSUPP;
+}
+
 /// Not const: libc declares that poll only writes there, and the compiler asks who wrote before.
 bool any_ours(pollfd* fds, nfds_t count) {
-  for (nfds_t i = 0; i < count; ++i) {
-    if (is_ours(fds[i].fd)) return true;
-  }
-  return false;
+  bool any = false;
+  for (nfds_t i = 0; i < count; ++i) any = looks_at_ours(fds[i].fd) || any;
+  return any;
 }
 
 bool any_ours(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
+  bool any = false;
   for (int fd = 0; fd < count && fd < FD_SETSIZE; ++fd) {
     const bool asked = (a != nullptr && FD_ISSET(fd, a)) || (b != nullptr && FD_ISSET(fd, b)) ||
                        (c != nullptr && FD_ISSET(fd, c));
-    if (asked && is_ours(fd)) return true;
+    if (asked) any = looks_at_ours(fd) || any;
   }
-  return false;
+  return any;
 }
 
 int poll_ours(pollfd* fds, nfds_t count, int timeout_ms) {
   timespec wait{};
   if (timeout_ms > 0) wait = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
   return weft_sockets::poll(fds, count, timeout_ms < 0 ? nullptr : &wait);
-}
-
-/// A copy through memory: what a file holds has to be in the send ring anyway.
-ssize_t send_file(weft_sockets::Socket& socket, int from, off_t* offset, std::size_t octets) {
-  std::array<char, 64 * 1024> piece;
-  std::size_t sent = 0;
-  off_t at = offset != nullptr ? *offset : 0;
-  while (sent < octets) {
-    const std::size_t wanted = std::min(piece.size(), octets - sent);
-    const ssize_t got = offset != nullptr
-                            ? ::pread(from, piece.data(), wanted, at)
-                            : ::pread(from, piece.data(), wanted, ::lseek(from, 0, SEEK_CUR));
-    if (got < 0 && sent == 0) return -1;
-    if (got <= 0) break;
-    const ssize_t part = send_octets(socket, piece.data(), static_cast<std::size_t>(got), 0);
-    if (part < 0 && sent == 0) return -1;
-    if (part <= 0) break;
-    sent += static_cast<std::size_t>(part);
-    at += part;
-    if (offset == nullptr) ::lseek(from, part, SEEK_CUR);
-    if (part < got) break;
-  }
-  if (offset != nullptr) *offset = at;
-  return static_cast<ssize_t>(sent);
 }
 
 }  // namespace
@@ -183,6 +162,7 @@ WEFT_EXPORT int listen(int fd, int backlog) noexcept {
   if (const SocketPtr socket = find(fd); socket != nullptr) {
     return weft_sockets::listen(*socket, backlog);
   }
+  if (shared_listener(fd) != nullptr) return 0;
   if (candidates().has(fd)) {
     if (const auto result = weft_sockets::listen_switched(fd, backlog); result) return *result;
   }
@@ -193,12 +173,18 @@ WEFT_EXPORT int accept4(int fd, sockaddr* address, socklen_t* octets, int flags)
   if (const SocketPtr socket = find(fd); socket != nullptr) {
     return weft_sockets::accept(*socket, address, octets, flags);
   }
+  if (shared_listener(fd) != nullptr) {
+    return weft_sockets::accept_handed(fd, address, octets, flags);
+  }
   return libc::accept4(fd, address, octets, flags);
 }
 
 WEFT_EXPORT int accept(int fd, sockaddr* address, socklen_t* octets) {
   if (const SocketPtr socket = find(fd); socket != nullptr) {
     return weft_sockets::accept(*socket, address, octets, 0);
+  }
+  if (shared_listener(fd) != nullptr) {
+    return weft_sockets::accept_handed(fd, address, octets, 0);
   }
   return libc::accept(fd, address, octets);
 }
@@ -255,7 +241,7 @@ WEFT_EXPORT int fcntl(int fd, int command, ...) {
   }
   const int result = libc::fcntl(fd, command, argument);
   const bool made = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
-  return made && candidates().has(fd) ? share(fd, result) : result;
+  return made && (candidates().has(fd) || inherited(fd) != nullptr) ? share(fd, result) : result;
 }
 extern "C" __attribute__((visibility("default"), alias("fcntl"))) int fcntl64(int, int, ...);
 
@@ -309,13 +295,13 @@ WEFT_EXPORT ssize_t write(int fd, const void* from, size_t octets) {
 WEFT_EXPORT ssize_t readv(int fd, const iovec* vector, int count) {
   const SocketPtr socket = find(fd);
   if (socket == nullptr) return libc::readv(fd, vector, count);
-  if (count < 0) return fail(EINVAL);
+  if (!is_vector(vector, count)) return fail(EINVAL);
   return weft_sockets::receive(*socket, vector, static_cast<std::size_t>(count), 0);
 }
 WEFT_EXPORT ssize_t writev(int fd, const iovec* vector, int count) {
   const SocketPtr socket = find(fd);
   if (socket == nullptr) return libc::writev(fd, vector, count);
-  if (count < 0) return fail(EINVAL);
+  if (!is_vector(vector, count)) return fail(EINVAL);
   return send_vector(*socket, vector, static_cast<std::size_t>(count), 0);
 }
 WEFT_EXPORT ssize_t recv(int fd, void* to, size_t octets, int flags) {
@@ -348,29 +334,13 @@ WEFT_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
 }
 WEFT_EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const SocketPtr socket = find(fd);
-  if (socket == nullptr) return libc::sendmsg(fd, message, flags);
-  const ssize_t sent = weft_sockets::send_message(*socket, message, flags);
-  if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
-    ::raise(SIGPIPE);
-    errno = EPIPE;
+  if (socket == nullptr) {
+    // The other process would have a channel that nobody serves while we keep ours.
+    if (weft_sockets::passes_ours(message)) return fail(EINVAL);
+    return libc::sendmsg(fd, message, flags);
   }
-  return sent;
+  return weft_sockets::with_signal(weft_sockets::send_message(*socket, message, flags), flags);
 }
-WEFT_EXPORT ssize_t sendfile(int to, int from, off_t* offset, size_t octets) noexcept {
-  const SocketPtr socket = find(to);
-  if (socket == nullptr) return libc::sendfile(to, from, offset, octets);
-  return send_file(*socket, from, offset, octets);
-}
-extern "C" __attribute__((visibility("default"), alias("sendfile"))) ssize_t sendfile64(
-    int, int, off64_t*, size_t) noexcept;
-
-/// A pipe's pages cannot go into a stream that is elsewhere; programs then read and write.
-WEFT_EXPORT ssize_t splice(int from, off_t* from_offset, int to, off_t* to_offset, size_t octets,
-                           unsigned flags) {
-  if (is_ours(from) || is_ours(to)) return fail(EINVAL);
-  return libc::splice(from, from_offset, to, to_offset, octets, flags);
-}
-
 // What a fortified program calls instead.
 extern "C" {
 WEFT_EXPORT ssize_t __read_chk(int fd, void* to, size_t octets, size_t room) {
@@ -432,7 +402,7 @@ WEFT_EXPORT int pselect(int count, fd_set* readable, fd_set* writable, fd_set* e
 }
 WEFT_EXPORT int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
   if (candidates().has(fd)) weft_sockets::note_epoll(fd, epoll, operation, event);
-  if (is_ours(fd)) {
+  if (looks_at_ours(fd)) {
     if (const SocketPtr socket = find(fd); socket != nullptr) {
       if (operation != EPOLL_CTL_DEL) socket->watch();
     }
@@ -446,7 +416,13 @@ WEFT_EXPORT int getsockname(int fd, sockaddr* address, socklen_t* octets) noexce
   if (const SocketPtr parents = inherited(fd); parents != nullptr) {
     return inherited_name(*parents, false, address, octets);
   }
-  if (socket == nullptr) return libc::getsockname(fd, address, octets);
+  if (socket == nullptr) {
+    const int result = libc::getsockname(fd, address, octets);
+    if (const SocketPtr came = result == 0 ? executed_with(fd, *address) : nullptr; came) {
+      return inherited_name(*came, false, address, octets);
+    }
+    return result;
+  }
   return weft_sockets::local_name(*socket, address, octets);
 }
 WEFT_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* octets) noexcept {
@@ -454,7 +430,13 @@ WEFT_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* octets) noexce
   if (const SocketPtr parents = inherited(fd); parents != nullptr) {
     return inherited_name(*parents, true, address, octets);
   }
-  if (socket == nullptr) return libc::getpeername(fd, address, octets);
+  if (socket == nullptr) {
+    const int result = libc::getpeername(fd, address, octets);
+    if (const SocketPtr came = result == 0 ? executed_with(fd, *address) : nullptr; came) {
+      return inherited_name(*came, true, address, octets);
+    }
+    return result;
+  }
   return weft_sockets::peer_name(*socket, address, octets);
 }
 WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
@@ -464,7 +446,12 @@ WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
   }
   SocketPtr socket = find(fd);
   if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
-  if (socket == nullptr) return libc::setsockopt(fd, level, name, value, octets);
+  if (socket == nullptr) {
+    const int result = libc::setsockopt(fd, level, name, value, octets);
+    if (result == 0 || !is_foreign_to_unix(level)) return result;
+    socket = weft_sockets::adopt(fd);
+    if (socket == nullptr) return fail(EOPNOTSUPP);
+  }
   return weft_sockets::set_option(*socket, level, name, value, octets);
 }
 WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* octets) noexcept {
@@ -472,8 +459,14 @@ WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* 
     return name == IWARP_MODE ? weft_sockets::get_mode(fd, value, octets) : fail(ENOPROTOOPT);
   }
   SocketPtr socket = find(fd);
-  if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
-  if (socket == nullptr) return libc::getsockopt(fd, level, name, value, octets);
+  const bool kernel_knows = level == SOL_SOCKET && name != SO_DOMAIN && name != SO_PROTOCOL;
+  if (socket == nullptr && !kernel_knows) socket = inherited(fd);
+  if (socket == nullptr) {
+    const int result = libc::getsockopt(fd, level, name, value, octets);
+    if (result == 0 || !is_foreign_to_unix(level)) return result;
+    socket = weft_sockets::adopt(fd);
+    if (socket == nullptr) return fail(EOPNOTSUPP);
+  }
   return weft_sockets::get_option(*socket, level, name, value, octets);
 }
 

@@ -5,10 +5,12 @@
 
 namespace weft::sockets {
 
-/// By the port that a socket listens on or connects to (WEFT_IWARP_PORT). Pure after the first
-/// call, which reads the environment.
+/// By the address and port that a socket listens on or connects to, and by the program's name
+/// (WEFT_IWARP_PORT, WEFT_IWARP_ADDRESS, WEFT_IWARP_PROGRAM): all that are set have to hold. A
+/// socket that listens at all addresses is none of a part of them. Pure after the first call, which
+/// reads the environment.
 bool rule_holds(const sockaddr& address);
-/// There is any rule: sockets are worth watching.
+/// There is any rule, and this program is of it: sockets are worth watching.
 bool has_rules();
 /// WEFT_TCP_FALLBACK: a peer that does not speak iWARP is spoken to by TCP.
 bool may_fall_back();

@@ -1,0 +1,164 @@
+// Names on UNIX sockets, and descriptors through them.
+#include "front/sockets/handed.h"
+
+#include <fcntl.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "front/sockets/addresses.h"
+#include "front/sockets/calls.h"
+#include "front/sockets/kernel.h"
+
+namespace weft::sockets {
+namespace {
+
+/// The first octet of an abstract address is 0.
+constexpr std::array<char, 12> kMark{'\0', 'w', 'e', 'f', 't', '-', 's', 'o', 'c', 'k', 'e', 't'};
+
+/// An address of either family, at one size.
+struct Written {
+  std::uint16_t family = 0, port = 0;
+  std::uint32_t scope = 0;
+  std::array<std::uint8_t, 16> address{};
+};
+
+struct EndName {
+  std::array<char, kMark.size()> mark = kMark;
+  std::int32_t maker = 0;
+  std::uint64_t number = 0;
+  Written local, peer;
+};
+static_assert(sizeof(EndName) <= sizeof(sockaddr_un::sun_path));
+constexpr socklen_t kEndNameOctets = offsetof(sockaddr_un, sun_path) + sizeof(EndName);
+
+Written written(const sockaddr_storage& from) {
+  Written to;
+  to.family = from.ss_family;
+  if (from.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(from);
+    to.port = four.sin_port;
+    std::memcpy(to.address.data(), &four.sin_addr, sizeof four.sin_addr);
+  } else if (from.ss_family == AF_INET6) {
+    const auto& six = reinterpret_cast<const sockaddr_in6&>(from);
+    to.port = six.sin6_port;
+    to.scope = six.sin6_scope_id;
+    std::memcpy(to.address.data(), &six.sin6_addr, sizeof six.sin6_addr);
+  }
+  return to;
+}
+
+sockaddr_storage read(const Written& from) {
+  sockaddr_storage to{};
+  to.ss_family = from.family;
+  if (from.family == AF_INET) {
+    auto& four = reinterpret_cast<sockaddr_in&>(to);
+    four.sin_port = from.port;
+    std::memcpy(&four.sin_addr, from.address.data(), sizeof four.sin_addr);
+  } else if (from.family == AF_INET6) {
+    auto& six = reinterpret_cast<sockaddr_in6&>(to);
+    six.sin6_port = from.port;
+    six.sin6_scope_id = from.scope;
+    std::memcpy(&six.sin6_addr, from.address.data(), sizeof six.sin6_addr);
+  }
+  return to;
+}
+
+/// Room for one descriptor beside a message.
+union Room {
+  char octets[CMSG_SPACE(sizeof(int))];
+  cmsghdr align;
+};
+
+}  // namespace
+
+void write_names(int far, std::uint64_t number, const Names& names) {
+  EndName name;
+  name.maker = ::getpid();
+  name.number = number;
+  name.local = written(names.local);
+  name.peer = written(names.peer);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, &name, sizeof name);
+  kernel::bind(far, reinterpret_cast<const sockaddr*>(&address), kEndNameOctets);
+}
+
+std::optional<Names> read_names(int near) {
+  sockaddr_un address{};
+  socklen_t octets = sizeof address;
+  if (kernel::getpeername(near, reinterpret_cast<sockaddr*>(&address), &octets) != 0) return {};
+  if (address.sun_family != AF_UNIX || octets != kEndNameOctets) return {};
+  EndName name;
+  std::memcpy(&name, address.sun_path, sizeof name);
+  if (name.mark != kMark) return {};
+  Names names{read(name.local), read(name.peer)};
+  if (octets_of(names.local.ss_family) == 0) return {};
+  return names;
+}
+
+int hand(int far, int near) {
+  char octet = 0;
+  iovec part{&octet, 1};
+  Room room{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = room.octets;
+  message.msg_controllen = sizeof room.octets;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof near);
+  std::memcpy(CMSG_DATA(header), &near, sizeof near);
+  return kernel::sendmsg(far, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ? 0 : errno;
+}
+
+int take_handed(int listener, bool cloexec) {
+  for (;;) {
+    char octet = 0;
+    iovec part{&octet, 1};
+    Room room{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = room.octets;
+    message.msg_controllen = sizeof room.octets;
+    const ssize_t got = kernel::recvmsg(listener, &message, cloexec ? MSG_CMSG_CLOEXEC : 0);
+    if (got < 0) return -1;
+    if (got == 0) return errno = EINVAL, -1;  // its maker has gone
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    // A descriptor that this process has no room for is dropped by the kernel.
+    if ((message.msg_flags & MSG_CTRUNC) != 0) return errno = EMFILE, -1;
+    // An octet alone only showed that a connection waits.
+    if (header == nullptr || header->cmsg_type != SCM_RIGHTS) continue;
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    return fd;
+  }
+}
+
+SocketPtr adopt(int fd) {
+  const auto names = read_names(fd);
+  if (!names) return nullptr;
+  auto socket = std::make_shared<Socket>(names->local.ss_family);
+  socket->settle_names(names->local, names->peer);
+  return sockets().set(fd, socket) ? socket : nullptr;
+}
+
+int accept_handed(int listener, sockaddr* address, socklen_t* octets, int flags) {
+  if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return errno = EINVAL, -1;
+  const int fd = take_handed(listener, (flags & SOCK_CLOEXEC) != 0);
+  if (fd < 0) return -1;
+  if ((flags & SOCK_NONBLOCK) != 0) kernel::fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
+  const SocketPtr socket = adopt(fd);
+  if (address != nullptr && octets != nullptr) {
+    give(socket != nullptr ? socket->settled_name(true) : sockaddr_storage{}, address, octets);
+  }
+  return fd;
+}
+
+}  // namespace weft::sockets

@@ -1,0 +1,74 @@
+// Which descriptors are the preload's business; for its sources alone.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "front/sockets/addresses.h"
+#include "front/sockets/calls.h"
+
+namespace weft::sockets {
+
+/// The socket of a descriptor, if it is this process's own.
+inline SocketPtr find(int fd) {
+  SocketPtr socket = sockets().find(fd);
+  if (socket != nullptr && socket->made_in != fork_generation()) return nullptr;
+  return socket;
+}
+inline bool is_ours(int fd) {
+  return sockets().has(fd) && find(fd) != nullptr;
+}
+
+/// A socket of another process's, whose descriptor is here a channel to that process.
+inline SocketPtr inherited(int fd) {
+  SocketPtr socket = sockets().find(fd);
+  if (socket != nullptr && socket->made_in == fork_generation()) return nullptr;
+  return socket;
+}
+
+inline int fail(int code) {
+  errno = code;
+  return -1;
+}
+
+/// Whether a message to another process holds descriptors of sockets of ours (SCM_RIGHTS).
+inline bool passes_ours(const msghdr* message) {
+  if (message == nullptr || message->msg_control == nullptr) return false;
+  if (message->msg_controllen < sizeof(cmsghdr)) return false;
+  auto* control = const_cast<msghdr*>(message);
+  for (cmsghdr* header = CMSG_FIRSTHDR(control); header != nullptr;
+       header = CMSG_NXTHDR(control, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, reinterpret_cast<const char*>(header) + at, sizeof fd);
+      if (is_ours(fd)) return true;
+    }
+  }
+  return false;
+}
+
+/// What a program that writes where nobody reads gets besides its errno.
+inline ssize_t with_signal(ssize_t sent, int flags) {
+  if (sent < 0 && errno == EPIPE && (flags & MSG_NOSIGNAL) == 0) {
+    ::raise(SIGPIPE);
+    errno = EPIPE;
+  }
+  return sent;
+}
+
+inline ssize_t send_octets(Socket& socket, const void* from, std::size_t octets, int flags) {
+  const iovec part{const_cast<void*>(from), octets};
+  return with_signal(send(socket, &part, 1, flags), flags);
+}
+
+inline ssize_t receive_octets(Socket& socket, void* to, std::size_t octets, int flags) {
+  const iovec part{to, octets};
+  return receive(socket, &part, 1, flags);
+}
+
+}  // namespace weft::sockets

@@ -1,0 +1,247 @@
+/* What calls answer that are made in the wrong place: wrong descriptors, states and arguments. */
+#define _GNU_SOURCE
+#include "surface.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+
+static char octets[64];
+
+static void all_calls_on(int fd) {
+  struct sockaddr_storage name;
+  socklen_t size = sizeof name;
+  struct sockaddr* at = (struct sockaddr*)&name;
+  struct iovec part = {octets, sizeof octets};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  struct mmsghdr messages = {message, 0};
+  int value = 1;
+  socklen_t value_size = sizeof value;
+  const struct sockaddr_storage target = loopback(9);
+  SAY(bind(fd, (const struct sockaddr*)&target, sizeof(struct sockaddr_in)));
+  SAY(listen(fd, 5));
+  SAY(accept(fd, NULL, NULL));
+  SAY(accept4(fd, NULL, NULL, SOCK_CLOEXEC));
+  SAY(connect(fd, (const struct sockaddr*)&target, sizeof(struct sockaddr_in)));
+  SAY(shutdown(fd, SHUT_RDWR));
+  SAY(getsockname(fd, at, &size));
+  SAY(getpeername(fd, at, &size));
+  SAY(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, sizeof value));
+  SAY(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &value_size));
+  SAY(send(fd, octets, 1, MSG_NOSIGNAL));
+  SAY(sendto(fd, octets, 1, MSG_NOSIGNAL, NULL, 0));
+  SAY(sendmsg(fd, &message, MSG_NOSIGNAL));
+  SAY(sendmmsg(fd, &messages, 1, MSG_NOSIGNAL));
+  SAY(recv(fd, octets, 1, MSG_DONTWAIT));
+  SAY(recvfrom(fd, octets, 1, MSG_DONTWAIT, NULL, NULL));
+  SAY(recvmsg(fd, &message, MSG_DONTWAIT));
+  SAY(recvmmsg(fd, &messages, 1, MSG_DONTWAIT, NULL));
+}
+
+static void a_number_that_is_closed(void) {
+  struct pair pair = open_ipv4_pair();
+  const int fd = pair.client;
+  close_pair(&pair);
+  all_calls_on(fd);
+  SAY(read(fd, octets, 1));
+  SAY(write(fd, octets, 1));
+  SAY(close(fd));
+  SAY(dup(fd));
+  SAY(fcntl(fd, F_GETFL));
+  struct pollfd one = {fd, POLLIN, 0};
+  SAY(poll(&one, 1, 0));
+  SAY(one.revents == POLLNVAL);
+}
+
+static void a_number_that_never_was(void) {
+  all_calls_on(-1);
+  all_calls_on(1000000);
+}
+
+static void no_socket(void) {
+  const int fd = open("/dev/null", O_RDWR);
+  all_calls_on(fd);
+  close(fd);
+}
+
+static void a_fresh_socket(void) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_storage name;
+  socklen_t size = sizeof name;
+  SAY(getpeername(fd, (struct sockaddr*)&name, &size));
+  SAY(accept(fd, NULL, NULL));
+  SAY(shutdown(fd, SHUT_RDWR));
+  SAY(send(fd, octets, 1, MSG_NOSIGNAL));
+  SAY(recv(fd, octets, 1, MSG_DONTWAIT));
+  struct pollfd one = {fd, POLLIN | POLLOUT, 0};
+  SAY(poll(&one, 1, 0));
+  SAY(one.revents);
+  SAY(bind(fd, (struct sockaddr*)&name, 3));
+  struct sockaddr_storage six;
+  memset(&six, 0, sizeof six);
+  six.ss_family = AF_INET6;
+  SAY(bind(fd, (struct sockaddr*)&six, sizeof(struct sockaddr_in6)));
+  SAY(connect(fd, (struct sockaddr*)&name, 1));
+  SAY(close(fd));
+}
+
+static void a_listener(void) {
+  const int fd = listen_on(AF_INET);
+  struct sockaddr_storage name = name_of(fd);
+  socklen_t size = sizeof name;
+  SAY(fcntl(fd, F_SETFL, O_NONBLOCK));
+  SAY(accept(fd, NULL, NULL));
+  SAY(accept4(fd, NULL, NULL, 0x40000000));
+  SAY(send(fd, octets, 1, MSG_NOSIGNAL));
+  SAY(recv(fd, octets, 1, 0));
+  SAY(connect(fd, (struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(bind(fd, (struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(listen(fd, 10));
+  SAY(getpeername(fd, (struct sockaddr*)&name, &size));
+  int other = socket(AF_INET, SOCK_STREAM, 0);
+  name = name_of(fd);
+  SAY(bind(other, (struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(close(other));
+  SAY(close(fd));
+}
+
+static void a_port_where_nobody_listens(void) {
+  const int was = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(was);
+  close(was);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  SAY(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(send(fd, octets, 1, MSG_NOSIGNAL));
+  int error = 0;
+  socklen_t size = sizeof error;
+  SAY(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size));
+  SAY(error);
+  /* It may try again. */
+  SAY(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(close(fd));
+  const int later = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int started = connect(later, (const struct sockaddr*)&name, sizeof(struct sockaddr_in));
+  need(started == -1 && (errno == EINPROGRESS || errno == ECONNREFUSED), "connect");
+  if (errno == EINPROGRESS) {
+    const short events = wait_for(later, POLLOUT);
+    tell("it ends in an error", (events & POLLERR) != 0 ? "yes" : "no");
+    SAY(getsockopt(later, SOL_SOCKET, SO_ERROR, &error, &size));
+    tell("which is", strerrorname_np(error));
+  }
+  SAY(close(later));
+}
+
+static void connected_already(void) {
+  struct pair pair = open_ipv4_pair();
+  struct sockaddr_storage name = name_of(pair.listener);
+  SAY(connect(pair.client, (struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(listen(pair.client, 5));
+  SAY(accept(pair.client, NULL, NULL));
+  SAY(bind(pair.client, (struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(shutdown(pair.client, 77));
+  close_pair(&pair);
+}
+
+static void names(void) {
+  struct pair pair = open_ipv4_pair();
+  struct sockaddr_in a, b, cut;
+  socklen_t size = sizeof a;
+  SAY(getsockname(pair.client, (struct sockaddr*)&a, &size));
+  SAY(size);
+  SAY(getpeername(pair.server, (struct sockaddr*)&b, &size));
+  SAY(memcmp(&a, &b, sizeof a) == 0);
+  size = sizeof a;
+  SAY(getpeername(pair.client, (struct sockaddr*)&a, &size));
+  SAY(getsockname(pair.server, (struct sockaddr*)&b, &size));
+  SAY(memcmp(&a, &b, sizeof a) == 0);
+  memset(&cut, 0x55, sizeof cut);
+  size = 4;
+  SAY(getpeername(pair.client, (struct sockaddr*)&cut, &size));
+  SAY(size);
+  SAY(cut.sin_port == a.sin_port);
+  SAY(cut.sin_addr.s_addr == 0x55555555);
+  SAY(getpeername(pair.client, NULL, &size));
+  SAY(getpeername(pair.client, (struct sockaddr*)&cut, NULL));
+  close_pair(&pair);
+}
+
+/* accept's own answer about the peer. */
+static void accept_tells_who_came(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  const int client = connect_to(&name);
+  struct sockaddr_in came, own;
+  socklen_t size = sizeof came;
+  const int server = accept(listener, (struct sockaddr*)&came, &size);
+  SAY(server >= 0);
+  SAY(size);
+  size = sizeof own;
+  SAY(getsockname(client, (struct sockaddr*)&own, &size));
+  SAY(memcmp(&came, &own, sizeof own) == 0);
+  SAY(fcntl(server, F_GETFD));
+  SAY(fcntl(server, F_GETFL) & O_NONBLOCK);
+  close(client), close(server), close(listener);
+}
+
+static void ioctls(void) {
+  struct pair pair = open_ipv4_pair();
+  int value = -1;
+  SAY(ioctl(pair.client, FIONREAD, &value));
+  SAY(value);
+  SAY(send(pair.server, "hello", 5, 0));
+  SAY(wait_for(pair.client, POLLIN));
+  SAY(ioctl(pair.client, FIONREAD, &value));
+  SAY(value);
+  value = 1;
+  SAY(ioctl(pair.server, FIONBIO, &value));
+  SAY(fcntl(pair.server, F_GETFL) & O_NONBLOCK);
+  SAY(recv(pair.server, octets, 1, 0));
+  value = 0;
+  SAY(ioctl(pair.server, FIONBIO, &value));
+  SAY(fcntl(pair.server, F_GETFL) & O_NONBLOCK);
+  SAY(sockatmark(pair.client));
+  SAY(isatty(pair.client));
+  SAY(lseek(pair.client, 0, SEEK_CUR));
+  SAY(pread(pair.client, octets, 1, 0));
+  SAY(pwrite(pair.client, octets, 1, 0));
+  SAY(ftruncate(pair.client, 0));
+  close_pair(&pair);
+}
+
+/* Which the compiler does not know, and so does not warn of. */
+__attribute__((noipa)) static int parts_of(int count) {
+  return count;
+}
+
+static void odd_vectors(void) {
+  struct pair pair = open_ipv4_pair();
+  struct iovec parts[2] = {{octets, 4}, {octets, 4}};
+  SAY(send(pair.server, "hello", 5, 0));
+  SAY(wait_for(pair.client, POLLIN));
+  SAY(readv(pair.client, parts, parts_of(-1)));
+  SAY(readv(pair.client, parts, parts_of(100000)));
+  SAY(writev(pair.client, parts, parts_of(-1)));
+  SAY(writev(pair.client, parts, parts_of(100000)));
+  SAY(readv(pair.client, parts, 0));
+  SAY(writev(pair.client, parts, 0));
+  parts[0].iov_len = SIZE_MAX;
+  SAY(writev(pair.client, parts, parts_of(2)));
+  SAY(recv(pair.client, octets, 5, MSG_DONTWAIT));
+  close_pair(&pair);
+}
+
+const struct test_case calls_cases[] = {
+    {"a_number_that_is_closed", a_number_that_is_closed},
+    {"a_number_that_never_was", a_number_that_never_was},
+    {"no_socket", no_socket},
+    {"a_fresh_socket", a_fresh_socket},
+    {"a_listener", a_listener},
+    {"a_port_where_nobody_listens", a_port_where_nobody_listens},
+    {"connected_already", connected_already},
+    {"names", names},
+    {"accept_tells_who_came", accept_tells_who_came},
+    {"ioctls", ioctls},
+    {"odd_vectors", odd_vectors},
+    {NULL, NULL},
+};

@@ -74,6 +74,7 @@ void Stream::handle_message(std::uint32_t message) {
       return handle_data(data);
     case Op::Credits:
       send_limit_ = static_cast<std::uint16_t>(data);
+      ++targets_told_;
       return take_targets();
     case Op::IomapEntry:
       // The entry itself is in our table already; the message costs a credit like data.
@@ -114,12 +115,12 @@ void Stream::handle_control(std::uint32_t control) {
   handle_failure(kViolation);
 }
 
-/// The peer writes an entry before it tells of it, so this is called when it told.
+/// The peer writes an entry before it tells of it, so there is one look for each that was told.
 void Stream::take_targets() {
-  while (targets_count_ < targets_.size()) {
+  for (; targets_told_ != 0 && targets_count_ < targets_.size(); --targets_told_) {
     Sge& shared = shape_.target_sgl[target_next_];
     const Sge granted = load_shared(shared);
-    if (granted.length == 0) return;
+    if (granted.length == 0) continue;  // it told of credits alone
     // The peer fills this entry again only after we have used all of what it grants now.
     shared.length = 0;
     target_next_ = (target_next_ + 1) % kTargetEntries;

@@ -163,7 +163,8 @@ class Stream {
   std::uint32_t peer_iomap_entries_ = 0;
   std::array<Sge, kTargetEntries> targets_;  ///< granted to us; the first is in use
   std::uint32_t targets_count_ = 0;
-  std::uint32_t target_next_ = 1;  ///< the entry of target_sgl that the peer writes next
+  std::uint32_t targets_told_ = 0;  ///< messages whose entries were not looked at yet
+  std::uint32_t target_next_ = 1;   ///< the entry of target_sgl that the peer writes next
   std::uint16_t sent_ = 0, send_limit_ = 0;
   std::uint32_t send_head_ = 0;  ///< next free octet of the ring
   std::uint32_t send_used_ = 0;

@@ -14,7 +14,7 @@ import socket
 import sys
 import tempfile
 
-from stock import (PATIENCE, Skip, case, expect, free_port, main, need_ipv6_loopback, variants,
+from stock import (PATIENCE, Skip, case, expect, free_port, need_ipv6_loopback, stop, variants,
                    wait_until)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -425,5 +425,4 @@ def idle_memory(bench):
         expect(each < 512, f"an idle connection takes {each} KiB")
 
 
-if __name__ == "__main__":
-    main()
+stop()

@@ -1,6 +1,6 @@
 """Runs stock, unmodified programs on weft and judges them: what every file of this folder uses.
 
-A file holds cases, functions marked @case, and ends in main(). Each case gets a Bench: it starts
+A file holds cases, functions marked @case, and ends in stop(). Each case gets a Bench: it starts
 programs, waits for events (a port that listens, a line of output, an exit) with a bound, and ends
 what is left by process id. Nothing sleeps for a time that the machine's load could make too short.
 
@@ -387,7 +387,8 @@ def judge(bench, function):
     return result, text
 
 
-def main():
+def judge_all():
+    """Judges the cases that the command line chooses; the exit status."""
     parser = argparse.ArgumentParser(description="cases of stock programs on weft")
     parser.add_argument("--weft", help="the weft program of a build")
     parser.add_argument("--facts", help="a file for scripts/compatibility")
@@ -423,4 +424,5 @@ def main():
 
 
 def stop():
-    sys.exit(main())
+    """What each file ends in: the exit status tells ctest what its cases came to."""
+    sys.exit(judge_all())

@@ -6,7 +6,7 @@ answers instead, and why.
 """
 import os
 
-from stock import (PATIENCE, case, expect, free_port, main, need_ipv6_loopback, variants,
+from stock import (PATIENCE, case, expect, free_port, need_ipv6_loopback, stop, variants,
                    wait_until)
 
 # All ports: nothing of such a case is to stay on TCP.
@@ -203,5 +203,4 @@ def it_is_iwarp(bench):
     expect(plain.output() == unruled.output(), "the preload alone changes what calls give")
 
 
-if __name__ == "__main__":
-    main()
+stop()

@@ -120,6 +120,13 @@ def a_server_that_forks(bench):
     server.end()
 
 
+def sleeps(pid):
+    """How often the main thread of a program has gone to sleep."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status
+                    if line.startswith("voluntary_ctxt_switches"))
+
+
 @case
 def postgresql(bench):
     """The postmaster accepts and forks; its backends wait with epoll of their own."""
@@ -144,8 +151,12 @@ def postgresql(bench):
     server.says("ready to accept connections")
     where = ["-h", "127.0.0.1", "-p", switched.port, "-U", "postgres", "postgres"]
     switched.run(f"{folders[0]}/pgbench", "-i", "-q", *where).succeed()
+    before = sleeps(server.pid)
     client = switched.run(f"{folders[0]}/pgbench", "-c", 4, "-t", 100, *where).succeed()
     expect("400/400" in client.output(), "not every transaction was made")
+    # A transaction is seven round trips. The postmaster, which waits for connections, hears of none.
+    slept = sleeps(server.pid) - before
+    expect(slept < 400, f"the postmaster's thread was woken {slept} times by others' octets")
     server.process.send_signal(signal.SIGINT)
     server.wait()
 

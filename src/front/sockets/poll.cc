@@ -92,7 +92,9 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
       waited.assign(fds, fds + count);
       for (const Polled& one : polled) waited[one.at].fd = -1;
     }
-    const int found = sleep(waited.data(), waited.size(), rest, mask);
+    const bool completes = std::any_of(polled.begin(), polled.end(),
+                                       [&](const Polled& one) { return waited[one.at].fd >= 0; });
+    const int found = (completes ? sleep : sleep_idly)(waited.data(), waited.size(), rest, mask);
     const int code = errno;
     if (waited.size() > count && waited[count].revents != 0) settle(*wake_fd);
     end_waits(polled, waited, *wake_fd);

@@ -106,7 +106,7 @@ void Service::run() {
       std::lock_guard lock(mutex_);
       if (!dying_.empty() || connecting > 0) timeout_ms = 50;
     }
-    const int count = kernel::epoll_wait(epoll_, events.data(), events.size(), timeout_ms);
+    const int count = wait(events.data(), static_cast<int>(events.size()), timeout_ms);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t what = events[static_cast<unsigned>(i)].data.u64;
       if (what == kChannel) {
@@ -120,6 +120,16 @@ void Service::run() {
     if (count == 0) handle_connection_events();
     sweep();
   }
+}
+
+int Service::wait(epoll_event* events, int count, int timeout_ms) {
+  if (relays_ == 0) return kernel::epoll_wait(epoll_, events, count, timeout_ms);
+  // What is ready already needs no place.
+  if (const int ready = kernel::epoll_wait(epoll_, events, count, 0); ready != 0) return ready;
+  pollfd fd{epoll_, POLLIN, 0};
+  const timespec limit{timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
+  sleep(&fd, 1, timeout_ms < 0 ? nullptr : &limit);
+  return kernel::epoll_wait(epoll_, events, count, 0);
 }
 
 void Service::handle_connection_events() {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <rdma/rdma_cma.h>
+#include <sys/epoll.h>
 
 #include <atomic>
 #include <chrono>
@@ -41,6 +42,9 @@ class Service {
   /// The same for the far end of a socket that another process has, or a listener's, which one
   /// may have; `first`: it is new here.
   void watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first);
+  /// More or fewer sockets whose octets the thread carries to other processes. While there are some
+  /// it works for the device where it waits: nobody else waits for what comes to them.
+  void count_relays(int more) { relays_ += more; }
   /// Takes it out again.
   void unwatch(const Socket& socket, int event_fd);
   /// Destroys what an attempt to connect leaves behind.
@@ -65,6 +69,7 @@ class Service {
   Service() = default;
   Result<void> start();
   void run();
+  int wait(epoll_event* events, int count, int timeout_ms);
   void handle_connection_events();
   void handle_event(rdma_cm_event& event);
   void handle_readable(std::uint64_t number);
@@ -76,6 +81,7 @@ class Service {
   int epoll_ = -1;
   int wake_ = -1;
   unsigned made_in_ = 0;
+  std::atomic<int> relays_{0};
   std::mutex mutex_;
   // With mutex_ held.
   std::unordered_map<rdma_cm_id*, SocketPtr> ids_;

@@ -434,7 +434,7 @@ bool Socket::finished() {
 
 void Socket::destroy() {
   std::lock_guard lock(mutex_);
-  relaying_ = false;
+  set_relaying(false);
   if (watched_ && lane_ != nullptr) {
     if (auto service = Service::get(); service) (*service)->unwatch(*this, lane_->event_fd());
   }

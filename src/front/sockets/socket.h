@@ -203,6 +203,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool relay();
   bool relay_out();
   bool relay_in();
+  void set_relaying(bool on);
   short events_now() const;
   int near() const { return numbers_.empty() ? -1 : numbers_.front(); }
   bool publish_maps();

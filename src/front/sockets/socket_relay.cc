@@ -34,13 +34,19 @@ bool Socket::hand_over() {
   if (state_ != State::Connected || mirror_.is_abandoned()) return false;
   auto service = Service::get();
   if (!service) return false;
-  relaying_ = true;
+  set_relaying(true);
   kernel::fcntl(mirror_.far(), F_SETFL, O_RDWR | O_NONBLOCK);
   relay_waits_ = EPOLLIN;
   (*service)->watch_relay(shared_from_this(), mirror_.far(), relay_waits_, true);
   serve_in_background();
   relay();
   return true;
+}
+
+void Socket::set_relaying(bool on) {
+  if (relaying_ == on) return;
+  relaying_ = on;
+  if (auto service = Service::get(); service) (*service)->count_relays(on ? 1 : -1);
 }
 
 void Socket::handle_relay() {
@@ -66,7 +72,7 @@ bool Socket::relay() {
   if (!relayed_out_.empty() && !gone) waits |= EPOLLOUT;
   const bool over = gone && relayed_in_.empty() && (relay_heard_end_ || stream().ended());
   if (over) {
-    relaying_ = false;
+    set_relaying(false);
     return true;
   }
   if (waits != relay_waits_) {

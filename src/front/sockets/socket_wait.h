@@ -39,7 +39,8 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
     std::array<pollfd, 2> fds{{{*own, POLLIN, 0}, {connected ? lane_->event_fd() : -1, POLLIN, 0}}};
     lock.unlock();
     timespec room{};
-    const int count = sleep(fds.data(), fds.size(), remaining(deadline, room));
+    const int count = (connected ? sleep : sleep_idly)(fds.data(), fds.size(),
+                                                       remaining(deadline, room), nullptr);
     const int code = errno;
     if (fds[0].revents != 0) settle(*own);
     lock.lock();

@@ -96,6 +96,11 @@ int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask)
   return found;
 }
 
+int sleep_idly(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
+  end_jumped_sleep();
+  return kernel::ppoll(fds, count, wait, mask);
+}
+
 bool handlers_restart() {
   for (int number = 1; number < 32; ++number) {
     // Faults are not what interrupts a wait.

@@ -28,6 +28,9 @@ void settle(int wake_fd);
 /// library the calling thread works for the device while it sleeps, and is not woken by another
 /// one.
 int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask = nullptr);
+/// The same for a thread that waits for none of the device's completions: it leaves the work, and
+/// the wake-ups that come with it, to those who do.
+int sleep_idly(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask = nullptr);
 /// For a thread that may have left sleep() by a jump out of a signal handler. Costs nothing else.
 void end_jumped_sleep();
 

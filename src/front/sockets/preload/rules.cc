@@ -29,7 +29,10 @@ struct Prefix {
   std::array<std::uint8_t, 16> octets{};
   unsigned bits = 0;
 
+  /// `::/0` is all of IPv6, and nothing of IPv4.
   bool holds(const in6_addr& address) const {
+    constexpr unsigned kMappedBits = 96;
+    if (bits < kMappedBits && IN6_IS_ADDR_V4MAPPED(&address)) return false;
     for (unsigned at = 0; at < bits; ++at) {
       const unsigned mask = 0x80u >> at % 8;
       if (((octets[at / 8] ^ address.s6_addr[at / 8]) & mask) != 0) return false;

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 from sanitizer import FLAGS, Sanitizer
 
@@ -378,6 +379,8 @@ def judge(bench, function):
         result, text = "skipped", f": {reason}"
     except Failure as reason:
         result, text = "FAILED", f": {reason}\n{bench.report()}"
+    except OSError:  # of a call of the case's own; the other cases still run
+        result, text = "FAILED", f": {traceback.format_exc()}\n{bench.report()}"
     finally:
         bench.settle()
     reports = sanitizer_reports(bench)

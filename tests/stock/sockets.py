@@ -154,7 +154,7 @@ def postgresql(bench):
     before = sleeps(server.pid)
     client = switched.run(f"{folders[0]}/pgbench", "-c", 4, "-t", 100, *where).succeed()
     expect("400/400" in client.output(), "not every transaction was made")
-    # A transaction is seven round trips. The postmaster, which waits for connections, hears of none.
+    # A transaction is seven round trips. The postmaster waits for connections and hears of none.
     slept = sleeps(server.pid) - before
     expect(slept < 400, f"the postmaster's thread was woken {slept} times by others' octets")
     server.process.send_signal(signal.SIGINT)

@@ -159,7 +159,8 @@ enum class ConnectionEventKind : std::uint8_t {
   Rejected,      ///< active side: by the peer's consumer
   Failed,        ///< never established: `error` is the errno (ECONNREFUSED, ETIMEDOUT, EPROTO ...)
   Disconnected,  ///< after Established: the stream is over and the QP's queues are flushed (or the
-                 ///< QP is gone); exactly once
+                 ///< QP is gone); exactly once. Not ended by disconnect() here: it comes when what
+                 ///< was completed before is read, or 50 ms later.
 };
 
 struct ConnectionEvent {

@@ -21,8 +21,8 @@ inline constexpr std::size_t kTransmitStagingOctets = 256 * 1024;
 /// Octets gathered into one sendmsg. More saves no system calls worth having and outgrows the
 /// second-level cache, which the kernel's copy wants to find the octets in after the CRC.
 inline constexpr std::size_t kTransmitOctetsMax = 512 * 1024;
-/// Octets of a turn, either way, where another connection waits for small messages: what a program
-/// that moves octets by itself would do at a time.
+/// Octets of a turn, either way, where another connection waits for small messages, and of an FPDU
+/// then: a batch holds one at least. Shorter turns cost bulk more than they gain the other one.
 inline constexpr std::size_t kOctetsPerShortTurn = 24 * 1024;
 inline constexpr std::size_t kTransmitPieces = 512;
 

@@ -488,15 +488,17 @@ void Rnic::report(const device::ConnectionEvent& event) {
   events_.handle_connection_event(event);
 }
 
-void Rnic::report_end(const device::ConnectionEvent& end, QueuePair& qp) try {
+void Rnic::report_end(const device::ConnectionEvent& end, QueuePair& qp) {
   const CompletionQueue &sends = qp.send_cq(), &receives = qp.receive_cq();
   const bool all_read = sends.is_read(sends.produced()) && receives.is_read(receives.produced());
   if (all_read || (end.cookie & kRendezvousCookie) != 0) return report(end);
-  late_ends_.add(end, {sends.number(), sends.produced()}, {receives.number(), receives.produced()},
-                 now_);
+  try {
+    late_ends_.add(end, {sends.number(), sends.produced()},
+                   {receives.number(), receives.produced()}, now_);
+  } catch (const std::bad_alloc&) {
+    return report(end);  // rather early than never
+  }
   wake_at(*late_ends_.deadline());
-} catch (const std::bad_alloc&) {
-  report(end);
 }
 
 void Rnic::report_async(device::AsyncEventKind kind, QueuePair& qp) {

@@ -3,9 +3,10 @@ import plan
 from export import Result
 
 MEDIUMS = ("loopback", "veth-1500", "veth-9000")
-HEAD = {"kind": "quick", "rounds": 3, "seconds": 0.1, "host": "here", "machine": "x86_64",
-        "cpu": "A processor of some kind", "cpus": 2, "may_use_cpus": [0, 1],
-        "kernel": "Linux 1", "congestion": "cubic", "weft": "weft 0.0, commit 0123456789ab"}
+HEAD = {"kind": "quick", "rounds": plan.KINDS["quick"].rounds, "seconds": 0.1,
+        "host": "here", "machine": "x86_64", "cpu": "A processor of some kind", "cpus": 2,
+        "may_use_cpus": [0, 1], "kernel": "Linux 1", "congestion": "cubic",
+        "weft": "weft 0.0, commit 0123456789ab"}
 
 
 def row_of(work, value):

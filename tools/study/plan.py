@@ -20,7 +20,7 @@ class Kind:
         return 2 * self.seconds + 0.12 + 3 * memory
 
 
-KINDS = {one.name: one for one in (Kind("quick", 3, 0.1, True), Kind("thorough", 5, 0.3, False),
+KINDS = {one.name: one for one in (Kind("quick", 5, 0.1, True), Kind("thorough", 5, 0.3, False),
                                    Kind("moment", 1, 0.005, True))}
 
 

@@ -27,6 +27,7 @@ from sets import BY_NAME, OPERATIONS, SETS
 from work import LESS_IS_BETTER, METRICS, blast, ping, tcp
 
 HEAD = {"kind": "moment", "rounds": 1}
+ROUNDS = plan.KINDS["quick"].rounds
 
 
 class Journal(unittest.TestCase):
@@ -131,9 +132,9 @@ class Order(unittest.TestCase):
                    if step.round == number and step.work.size == 8] for number in (1, 2)]
         self.assertEqual(orders, [["on", "off", "tcp"], ["tcp", "off", "on"]])
 
-    def test_quick_is_under_ten_minutes_by_half(self):
+    def test_quick_is_expected_to_end_a_minute_before_ten(self):
         steps = plan.steps(plan.chosen((), ()), list(made_up.MEDIUMS), plan.KINDS["quick"])
-        self.assertLess(plan.duration(steps, plan.KINDS["quick"]), 400)
+        self.assertLess(plan.duration(steps, plan.KINDS["quick"]), 540)
 
     def test_sets_of_parts_that_are_not_built_are_left_out(self):
         self.assertNotIn("sockets-5", [one.name for one in plan.chosen((), ())])
@@ -361,8 +362,9 @@ class Tables(unittest.TestCase):
                     values = sorted(
                         read[line["metric"]](entry["row"]) for entry in result.entries
                         if entry.get("work") == name and entry["medium"] == line["medium"])
-                    self.assertEqual(len(values), 3)
-                    self.assertEqual([point["lowest"], point["median"], point["highest"]], values)
+                    self.assertEqual(len(values), ROUNDS)
+                    self.assertEqual([point["lowest"], point["median"], point["highest"]],
+                                     [values[0], statistics.median(values), values[-1]])
                     compared += 1
         self.assertGreater(compared, 300)
         self.assertEqual(len(report["measured"]), len(result.rows))
@@ -378,7 +380,7 @@ class Tables(unittest.TestCase):
             if claim is None:
                 continue
             gains = []
-            for number in (1, 2, 3):
+            for number in range(1, ROUNDS + 1):
                 product, count = 1, 0
                 for size in claim.sizes:
                     pair = [rows.get((found["medium"], work.at(size=size).name(), number))
@@ -392,13 +394,17 @@ class Tables(unittest.TestCase):
             if claim.metric in LESS_IS_BETTER:
                 gains = [1 / gain for gain in gains]
             self.assertTrue(math.isclose(statistics.median(gains), found["figure"]), claim.name)
-            middle = sorted(gains)[1]
+            middle = statistics.median(gains)
+            ordered = sorted(gains)
+            spare = 1 if ROUNDS > 3 else 0  # so many may disagree
+            low, high = ordered[spare], ordered[-1 - spare]  # with the dissenter at either end
             if middle > 1 + claim.margin:
-                wanted = "yes" if min(gains) > 1 else "open"
+                wanted = "yes" if low > 1 else "open"
             elif middle < 1 / (1 + claim.margin):
-                wanted = "no" if max(gains) <= 1 else "open"
+                wanted = "no" if high <= 1 else "open"
             else:
-                wanted = "same" if 0.8 <= min(gains) and max(gains) <= 1.25 else "open"
+                outside = [gain for gain in gains if not 0.8 <= gain <= 1.25]
+                wanted = "same" if len(outside) <= spare else "open"
             self.assertEqual(found["verdict"], wanted, f"{claim.name}: {gains}")
             checked += 1
         self.assertGreater(checked, 30)

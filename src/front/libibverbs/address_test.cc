@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "front/testing/loopback_device.h"
+
 namespace {
 
 using Header = std::array<std::uint8_t, sizeof(ibv_grh)>;
@@ -14,15 +16,7 @@ using Header = std::array<std::uint8_t, sizeof(ibv_grh)>;
 class AddressTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
-    ASSERT_NE(list, nullptr);
-    for (int i = 0; i < count; ++i) {
-      if (std::strcmp(ibv_get_device_name(list[i]), "weft_lo") == 0) {
-        context = ibv_open_device(list[i]);
-      }
-    }
-    ibv_free_device_list(list);
+    context = weft::front::testing::open_loopback();
     ASSERT_NE(context, nullptr);
     wc.wc_flags = IBV_WC_GRH;
   }

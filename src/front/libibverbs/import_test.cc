@@ -7,15 +7,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <vector>
+
+#include "front/testing/loopback_device.h"
 
 namespace {
 
 class Import : public ::testing::Test {
  protected:
   void SetUp() override {
-    context = open();
+    context = weft::front::testing::open_loopback();
     ASSERT_NE(context, nullptr);
     pd = ibv_alloc_pd(context);
     mr = ibv_reg_mr(pd, buffer, sizeof buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
@@ -34,17 +35,6 @@ class Import : public ::testing::Test {
         EXPECT_EQ(ibv_close_device(one), 0);
       }
     }
-  }
-  static ibv_context* open() {
-    ibv_device** list = ibv_get_device_list(nullptr);
-    ibv_context* opened = nullptr;
-    for (ibv_device** device = list; *device != nullptr; ++device) {
-      if (std::strcmp(ibv_get_device_name(*device), "weft_lo") == 0) {
-        opened = ibv_open_device(*device);
-      }
-    }
-    ibv_free_device_list(list);
-    return opened;
   }
   template <typename Made>
   static int code_of(Made* made) {
@@ -95,7 +85,7 @@ TEST_F(Import, WhatIsNoContextOfThisProcessIsRefusedAndStaysTheCallers) {
   EXPECT_EQ(code_of(ibv_import_device(other)), EOPNOTSUPP);
   EXPECT_TRUE(is_open(other));
   ::close(other);
-  ibv_context* closed = open();
+  ibv_context* closed = weft::front::testing::open_loopback();
   ASSERT_NE(closed, nullptr);
   const int fd = ::dup(closed->cmd_fd);
   EXPECT_EQ(ibv_close_device(closed), 0);
@@ -113,7 +103,7 @@ TEST_F(Import, WhatIsNoContextOfThisProcessIsRefusedAndStaysTheCallers) {
 }
 
 TEST_F(Import, HandlesAreOfOneOpeningOfTheDevice) {
-  ibv_context* stranger = open();
+  ibv_context* stranger = weft::front::testing::open_loopback();
   ASSERT_NE(stranger, nullptr);
   EXPECT_EQ(code_of(ibv_import_pd(stranger, pd->handle)), ENOENT);
   ibv_pd* own = ibv_alloc_pd(stranger);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "front/testing/loopback_device.h"
 #include "front/testing/program.h"
 
 namespace weft::front::testing {
@@ -93,15 +94,7 @@ inline bool waits_for_peer() {
 class PersonaIB : public ::testing::Test {
  protected:
   void SetUp() override {
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
-    ASSERT_NE(list, nullptr);
-    for (int i = 0; i < count; ++i) {
-      if (std::strcmp(ibv_get_device_name(list[i]), "weft_lo") == 0) {
-        context = ibv_open_device(list[i]);
-      }
-    }
-    ibv_free_device_list(list);
+    context = open_loopback();
     ASSERT_NE(context, nullptr);
     ASSERT_EQ(context->device->transport_type, IBV_TRANSPORT_IB) << "run with WEFT_PERSONA=ib";
     ASSERT_EQ(ibv_query_gid(context, 1, 0, &gid), 0);

@@ -14,12 +14,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
+#include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace iwarp = weft::iwarp;
@@ -72,9 +74,12 @@ Descriptor open(const char* host, const char* port) {
 }
 
 [[noreturn]] void offer(const char* port, const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> octets{std::istreambuf_iterator<char>(file), {}};
+  std::vector<char> octets(std::filesystem::file_size(path));
   if (octets.empty()) throw std::runtime_error(std::string(path) + ": nothing to offer");
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(octets.data(), static_cast<std::streamsize>(octets.size()))) {
+    throw std::runtime_error(std::string(path) + ": not to be read");
+  }
   const Descriptor listener = open(nullptr, port);
   for (;;) {
     const Descriptor reader(::accept(listener.get(), nullptr, nullptr), "accept");

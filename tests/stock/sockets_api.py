@@ -58,7 +58,7 @@ def board_without_iwarp(bench):
     plain.end()
 
 
-@variants(empty=1, small=100_000, large=20 << 20)
+@variants(one_octet=1, small=100_000, large=20 << 20)
 def fetch(bench, octets):
     """In C++: a file out of another program's memory, by epoll."""
     port = free_port()
@@ -73,22 +73,6 @@ def fetch(bench, octets):
         with open(reader.path, "rb") as copy:
             expect(copy.read() == whole, "the copy differs")
     keeper.end()
-
-
-@case
-def fetch_from_a_keeper_that_is_killed(bench):
-    port = free_port()
-    path = os.path.join(bench.folder, "file")
-    with open(path, "wb") as file:
-        file.truncate(1 << 30)
-    if shutil.disk_usage(bench.folder).free < 1 << 30:
-        raise Skip("there is no room for a copy of 1 GiB")
-    program = example(bench, "fetch")
-    keeper = bench.plain(program, port, path).listens(port)
-    reader = bench.plain(program, "127.0.0.1", port)
-    keeper.connected(port)
-    keeper.end()
-    expect(reader.wait() == 1 and "fetch: " in reader.errors(), "the reader was not told")
 
 
 def compile_with(bench, folder, source, compiler, flags):

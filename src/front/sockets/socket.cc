@@ -432,8 +432,8 @@ bool Socket::arm() {
   return poll_queue();
 }
 
-bool Socket::poll_queue() {
-  bool any = lane_->drive();
+bool Socket::poll_queue(int most) {
+  bool any = lane_->drive(most);
   // Who took the event that armed it for the service arms it again.
   if (watched_ && !lane_->is_armed()) {
     lane_->arm();

@@ -163,7 +163,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
 
   // With mutex_ held.
   bool drive();
-  bool poll_queue();
+  bool poll_queue(int most = VerbsLane::kAll);
   bool arm();
   void show();
   void notify();

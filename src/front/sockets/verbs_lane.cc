@@ -278,11 +278,13 @@ void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& tak
   taken.push_back(slot);
 }
 
-bool VerbsLane::drive() {
+bool VerbsLane::drive(int most) {
   std::array<ibv_wc, kBatch> completions;
   bool any = false;
-  for (;;) {
-    const int count = ibv_poll_cq(cq_, kBatch, completions.data());
+  while (most > 0) {
+    const int wanted = std::min(most, kBatch);
+    most -= wanted;
+    const int count = ibv_poll_cq(cq_, wanted, completions.data());
     if (count < 0) stream_->handle_failure(EIO);
     if (count <= 0) break;
     any = true;
@@ -291,7 +293,7 @@ bool VerbsLane::drive() {
       stream_->handle_failure(EIO);
     }
     taken_.clear();
-    if (count < kBatch) break;
+    if (count < wanted) break;
   }
   if (any) stream_->advance();
   return any;

@@ -41,12 +41,15 @@ class VerbsLane final : public Lane, public TransferLane {
   VerbsLane(const VerbsLane&) = delete;
   VerbsLane& operator=(const VerbsLane&) = delete;
 
+  static constexpr int kAll = 0x7fffffff;
+
   Stream& stream() { return *stream_; }
   ibv_pd* pd() { return pd_; }
   /// Becomes readable when a completion comes after arm().
   int event_fd() const { return channel_->fd; }
-  /// Hands all completions to the stream, and lets it go on. True: there were some.
-  bool drive();
+  /// Hands completions to the stream, all or `most` of them, and lets it go on. True: there were
+  /// some.
+  bool drive(int most = kAll);
   /// Has the next completion make event_fd() readable; one may have come before: drive() again.
   void arm();
   /// No completion has come since arm() and the drive() that followed, unless event_fd() says so.

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <weft/sockets.h>
 
 #include "front/libibverbs/export.h"
+#include "front/sockets/addresses.h"
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/preload/candidate.h"
@@ -46,24 +48,35 @@ int why_not(int fd) {
   return EOPNOTSUPP;
 }
 
-/// The socket of a descriptor; null, and errno. Posting is a matter of some hundred nanoseconds,
-/// and programs post many times on one socket: each thread remembers its last.
+/// The socket that a thread used last. Posting is a matter of some hundred nanoseconds, and
+/// programs post many times on one socket.
+struct Last {
+  int fd = -1;
+  std::uint64_t generation = 0;
+  SocketPtr socket;
+};
+// A pointer: global objects of a program may call when the main thread's own are destroyed.
+thread_local Last* last = nullptr;
+struct AtThreadEnd {
+  ~AtThreadEnd() { delete std::exchange(last, nullptr); }
+};
+thread_local AtThreadEnd at_thread_end;
+
+/// The socket of a descriptor; null, and errno.
 Socket* find(int fd) {
-  struct Last {
-    int fd = -1;
-    std::uint64_t generation = 0;
-    SocketPtr socket;
-  };
-  static thread_local Last last;
-  const std::uint64_t generation = sockets().generation();
-  if (last.fd != fd || last.generation != generation || last.socket == nullptr) {
-    last.socket = sockets().find(fd);
-    last.fd = fd;
-    last.generation = generation;
+  if (last == nullptr) {
+    last = new Last;
+    static_cast<void>(at_thread_end);  // is made when it is first named
   }
-  if (last.socket == nullptr) return errno = why_not(fd), nullptr;
-  if (last.socket->made_in != fork_generation()) return errno = EOPNOTSUPP, nullptr;
-  return last.socket.get();
+  const std::uint64_t generation = sockets().generation();
+  if (last->fd != fd || last->generation != generation || last->socket == nullptr) {
+    last->socket = sockets().find(fd);
+    last->fd = fd;
+    last->generation = generation;
+  }
+  if (last->socket == nullptr) return errno = why_not(fd), nullptr;
+  if (last->socket->made_in != fork_generation()) return errno = EOPNOTSUPP, nullptr;
+  return last->socket.get();
 }
 
 ssize_t transfer(int fd, bool reads, const iovec* local, int count, const iwarp_remote* remote,
@@ -112,7 +125,10 @@ int set_operations(int fd, const void* value, socklen_t octets) {
   int type = 0;
   socklen_t size = sizeof type;
   if (kernel::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) return -1;
-  if (type != SOCK_STREAM) return fail(EOPNOTSUPP);
+  int family = 0;
+  size = sizeof family;
+  kernel::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  if (type != SOCK_STREAM || octets_of(family) == 0) return fail(EOPNOTSUPP);
   if (!candidates().has(fd)) consider(fd);
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr) return fail(ENOMEM);

@@ -15,6 +15,7 @@ weft_stock(pingpong CASES rc.gid rc.events rc.large srq.gid srq.events placed in
 weft_stock(qperf CASES sizes.a_page one_number inline persona_ib_by_cm)
 # unmapped: faults on registered memory, where the sanitizer has a handler of SIGSEGV of its own.
 weft_stock(bad_input CASES unmapped full_cq crowd_of_strangers silent_client)
+weft_stock(sockets_api CASES board fetch board_without_iwarp)
 weft_stock(fio CASES rdma.write_iwarp rdma.read_ib rdma.send_iwarp)
 weft_stock(fabric)
 weft_stock(mpi CASES ring.iwarp_2 allreduce.ib_2 window.iwarp_2)

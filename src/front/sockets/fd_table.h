@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -36,9 +37,14 @@ class FdTable {
     const bool used = object != nullptr;
     std::swap(entry->object, object);
     entry->used.store(used, std::memory_order_release);
+    generation_.fetch_add(1, std::memory_order_release);
     if (before != nullptr) *before = std::move(object);
     return true;
   }
+
+  /// Another number: something has changed since. Read before find(), it says how long the answer
+  /// holds.
+  std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
   Pointer take(int fd) {
     Pointer before;
@@ -98,6 +104,7 @@ class FdTable {
   }
 
   std::array<std::atomic<Chunk*>, kChunks> chunks_{};
+  std::atomic<std::uint64_t> generation_{0};
   std::array<std::mutex, kMutexes> mutexes_;
 };
 

@@ -32,13 +32,16 @@ int errno_of(const ConnectionEvent& event) {
   return event.type == RDMA_CM_EVENT_UNREACHABLE ? ETIMEDOUT : ECONNREFUSED;
 }
 
+/// Reads open at once that a connection asks for, each way: what keeps a stream of them going.
+constexpr int kReadDepth = 16;
+
+/// For accepting: as many Reads as both sides can do.
 rdma_conn_param parameters(const std::array<std::uint8_t, ConnectData::kOctets>& data) {
   rdma_conn_param param{};
   param.private_data = data.data();
   param.private_data_len = static_cast<std::uint8_t>(data.size());
-  // One Read each way: setting up may take one (MPA's ready-to-receive message).
-  param.responder_resources = 1;
-  param.initiator_depth = 1;
+  param.responder_resources = RDMA_MAX_RESP_RES;
+  param.initiator_depth = RDMA_MAX_INIT_DEPTH;
   param.flow_control = 1;
   param.retry_count = 7;
   param.rnr_retry_count = 7;
@@ -340,6 +343,14 @@ void Socket::open_connection() {
   lane_ = std::move(*lane);
   const auto data = encode(stream().offer());
   rdma_conn_param param = parameters(data);
+  ibv_device_attr device{};
+  if (ibv_query_device(id_->verbs, &device) == 0) {
+    const auto depth = [](int most) {
+      return static_cast<std::uint8_t>(std::clamp(most, 1, kReadDepth));
+    };
+    param.responder_resources = depth(device.max_qp_rd_atom);
+    param.initiator_depth = depth(device.max_qp_init_rd_atom);
+  }
   if (rdma_connect(id_, &param) != 0) refuse(errno);
 }
 
@@ -400,6 +411,7 @@ void Socket::close(bool blocking) {
   end_jumped_sleep();
   std::deque<SocketPtr> unclaimed;
   bool waits = blocking;
+  end_memory();
   {
     std::lock_guard lock(mutex_);
     if (closing_) return;
@@ -441,6 +453,7 @@ void Socket::destroy() {
   if (state_ == State::Connecting) --Service::connecting;
   for (Map& map : maps_) ibv_dereg_mr(map.region);
   maps_.clear();
+  memory_.reset();
   lane_.reset();
   if (id_ != nullptr) rdma_destroy_id(id_);
   id_ = nullptr;
@@ -466,9 +479,9 @@ bool Socket::arm() {
   return poll_queue();
 }
 
-bool Socket::poll_queue() {
+bool Socket::poll_queue(int most) {
   end_jumped_sleep();
-  bool any = lane_->drive();
+  bool any = lane_->drive(most);
   // Who took the event that armed it for the service arms it again.
   if (watched_ && !lane_->is_armed()) {
     lane_->arm();
@@ -568,6 +581,7 @@ void Socket::watch() {
 }
 
 void Socket::show() {
+  if (memory_ != nullptr) advance_memory();
   if (!show_always_ || !mirror_.is_open() || numbers_.empty()) return;
   if (state_ == State::Connected && !watched_) serve_in_background();
   if (shared_) return;  // what lies in it is handed out

@@ -38,6 +38,7 @@
 namespace weft::sockets {
 
 class Socket;
+class SocketMemory;
 using SocketPtr = std::shared_ptr<Socket>;
 
 /// What the service takes out of a connection event, which it acknowledges at once.
@@ -174,18 +175,21 @@ class Socket : public std::enable_shared_from_this<Socket> {
   SocketPtr take_listener() { return std::move(listener_); }
 
  private:
+  friend class SocketMemory;  // registered memory and its operations
+
   template <typename Ready>
   Result<void> wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
   Deadline deadline(bool receiving) const;
 
   // With mutex_ held.
   bool drive();
-  bool poll_queue();
+  bool poll_queue(int most = VerbsLane::kAll);
   bool arm();
   void show();
   void notify();
   void stop_waiting(int wake_fd);
   void refuse(int error);
+  void end_memory();  // without it
   Result<void> make_id();
   Result<void> start_connecting(const sockaddr& address);
   void handle_connecting(const ConnectionEvent& event);
@@ -207,6 +211,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   short events_now() const;
   int near() const { return numbers_.empty() ? -1 : numbers_.front(); }
   bool publish_maps();
+  void advance_memory();
+  bool memory_sends_wait() const;
   Error write_error();
   Stream& stream() { return lane_->stream(); }
   const Stream& stream() const { return lane_->stream(); }
@@ -269,6 +275,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
     bool told = false;
   };
   std::vector<Map> maps_;
+
+  std::shared_ptr<SocketMemory> memory_;  ///< null: none was ever registered
 };
 
 }  // namespace weft::sockets

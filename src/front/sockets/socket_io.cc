@@ -103,6 +103,10 @@ Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
 }
 
 bool Socket::publish_maps() {
+  if (memory_ != nullptr) {
+    advance_memory();
+    if (memory_sends_wait()) return false;
+  }
   for (Map& map : maps_) {
     if (map.told) continue;
     IomapEntry entry;

@@ -22,6 +22,7 @@ iovec part_of(std::vector<std::uint8_t>& octets) {
 }  // namespace
 
 void Socket::before_last_close(int fd) {
+  end_memory();
   std::lock_guard lock(mutex_);
   if (state_ == State::Listening && !shared_) mirror_.show_readable(fd, false);
   if (state_ == State::Connected) mirror_.clear(fd);

@@ -136,6 +136,10 @@ void Stream::handle_done(Tag tag) {
       --sends_open_;
       send_used_ -= tag.amount;
       return;
+    case Tag::Work::Borrowed:
+      --sends_open_;
+      borrowed_done_ += tag.amount;
+      return;
     case Tag::Work::Leave:
       control_open_ -= tag.amount;
       over_ = true;
@@ -216,6 +220,7 @@ void Stream::sent(bool accepted, Tag tag) {
     case Tag::Work::Data:
     case Tag::Work::Iomap:
     case Tag::Work::Direct:
+    case Tag::Work::Borrowed:
       ++sends_open_;
       return;
     default:
@@ -241,21 +246,27 @@ Octets Stream::take_room(Cursor& from, std::size_t octets_max) {
   return {room, octets};
 }
 
+/// Where the next `octets` go, at most what is left of the first target, for one message.
+Sge Stream::take_target(std::uint32_t octets) {
+  Sge& target = targets_[0];
+  const Sge place{target.address, target.key, octets};
+  target.address += octets;
+  target.length -= octets;
+  if (target.length == 0) {
+    targets_[0] = targets_[1];
+    --targets_count_;
+    take_targets();
+  }
+  ++sent_;
+  return place;
+}
+
 std::size_t Stream::write(Cursor& from) {
   const std::size_t before = from.left();
   while (from.left() != 0 && may_send()) {
-    Sge& target = targets_[0];
-    const Octets chunk = take_room(from, target.length);
+    const Octets chunk = take_room(from, targets_[0].length);
     const auto octets = static_cast<std::uint32_t>(chunk.size());
-    const Sge place{target.address, target.key, octets};
-    target.address += octets;
-    target.length -= octets;
-    if (target.length == 0) {
-      targets_[0] = targets_[1];
-      --targets_count_;
-      take_targets();
-    }
-    ++sent_;
+    const Sge place = take_target(octets);
     const Tag tag{Tag::Work::Data, octets};
     sent(lane_.write(chunk, place, make_message(Op::Data, octets), tag), tag);
   }
@@ -301,6 +312,22 @@ void Stream::disconnect() {
   wants_leave_ = true;
   if (!started_) over_ = true;
   advance();
+}
+
+std::size_t Stream::write_borrowed(Octets from, std::uint32_t key) {
+  std::size_t left = from.size();
+  while (left != 0 && started_ && sending() && sends_open_ < shape_.send_entries &&
+         sent_ != send_limit_ && targets_count_ != 0) {
+    const auto octets =
+        static_cast<std::uint32_t>(std::min<std::size_t>({left, targets_[0].length, kChunkMax}));
+    const Octets chunk = from.subspan(from.size() - left, octets);
+    const Sge place = take_target(octets);
+    left -= octets;
+    borrowed_sent_ += octets;
+    const Tag tag{Tag::Work::Borrowed, octets};
+    sent(lane_.write_borrowed(chunk, key, place, make_message(Op::Data, octets), tag), tag);
+  }
+  return from.size() - left;
 }
 
 bool Stream::publish(std::uint32_t index, const IomapEntry& entry) {

@@ -28,9 +28,9 @@ namespace weft::sockets {
 
 /// What a request was, handed back when it is done.
 struct Tag {
-  enum class Work : std::uint8_t { Data, Iomap, Direct, Credits, Shutdown, Leave };
+  enum class Work : std::uint8_t { Data, Iomap, Direct, Credits, Shutdown, Leave, Borrowed };
   Work work = Work::Data;
-  std::uint32_t amount = 0;  ///< octets of the send ring; of the last three, SQ entries
+  std::uint32_t amount = 0;  ///< octets; of Credits, Shutdown and Leave, SQ entries
 };
 
 /// What a stream asks of its QP. Requests complete in the order in which they were made, each with
@@ -42,6 +42,9 @@ class Lane {
   virtual bool write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) = 0;
   /// The same for at most 24 octets, which are copied.
   virtual bool write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) = 0;
+  /// The same for octets of the program's, which lie in registered memory.
+  virtual bool write_borrowed(Octets octets, std::uint32_t key, const Sge& target,
+                              std::uint32_t message, Tag tag) = 0;
   /// Only tells.
   virtual bool tell(std::uint32_t message, Tag tag) = 0;
   /// Only writes.
@@ -95,6 +98,8 @@ class Stream {
   // The program's calls.
   /// Takes as many octets as may leave now; 0: none may.
   std::size_t write(Cursor& from);
+  /// The same without copying them: they are in use until borrowed_done() has counted them.
+  std::size_t write_borrowed(Octets from, std::uint32_t key);
   /// Moves up to to.left() octets. `peek`: they stay. 0: there are none.
   std::size_t read(Cursor& to, bool peek);
   /// The octets that will be written end here.
@@ -134,6 +139,9 @@ class Stream {
            shape_.send_ring.size() - send_used_ >= kSendRoomMin;
   }
   std::uint32_t peer_iomap_entries() const { return peer_iomap_entries_; }
+  /// Octets of write_borrowed() that are the program's again, and those that are not.
+  std::uint64_t borrowed_done() const { return borrowed_done_; }
+  std::uint64_t borrowed_open() const { return borrowed_sent_ - borrowed_done_; }
 
  private:
   bool may_send() const;
@@ -144,6 +152,7 @@ class Stream {
   void handle_control(std::uint32_t control);
   void give_credits();
   void send_end();
+  Sge take_target(std::uint32_t octets);
   Octets take_room(Cursor& from, std::size_t octets_max);
   void sent(bool accepted, Tag tag);
 
@@ -168,7 +177,8 @@ class Stream {
   std::uint16_t sent_ = 0, send_limit_ = 0;
   std::uint32_t send_head_ = 0;  ///< next free octet of the ring
   std::uint32_t send_used_ = 0;
-  std::uint32_t sends_open_ = 0;    ///< data, iomap and direct requests not done
+  std::uint32_t sends_open_ = 0;  ///< data, iomap and direct requests not done
+  std::uint64_t borrowed_sent_ = 0, borrowed_done_ = 0;
   std::uint32_t control_open_ = 0;  ///< SQ entries of control requests not done
 
   // Receiving.

@@ -48,6 +48,10 @@ struct End final : Lane {
   bool write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) override {
     return write(entry, target, message, tag);
   }
+  bool write_borrowed(Octets octets, std::uint32_t, const Sge& target, std::uint32_t message,
+                      Tag tag) override {
+    return write(octets, target, message, tag);
+  }
   bool tell(std::uint32_t message, Tag tag) override {
     requests.push_back({{}, {}, message, tag});
     return !broken;

@@ -19,7 +19,7 @@ constexpr std::uint32_t kInlineOctets = 64;
 constexpr int kBatch = 32;
 constexpr std::size_t kPage = 4096;
 
-/// The wr_id of a receive; others hold a Tag.
+/// The wr_id of a receive, and of a transfer (memory_lane.cc); others hold a Tag.
 constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
 
 std::uint64_t id_of(Tag tag) {
@@ -52,8 +52,8 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(rdma_cm_id& id, const LaneS
 
 Result<void> VerbsLane::make_queues(const LaneSize& size) {
   sends_messages_ = id_.verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-  owns_pd_ = id_.pd == nullptr;
-  pd_ = owns_pd_ ? ibv_alloc_pd(id_.verbs) : id_.pd;
+  // Not the id's, which all connections of the device share: a key is good for one peer.
+  pd_ = ibv_alloc_pd(id_.verbs);
   if (pd_ == nullptr) return world("no protection domain");
   channel_ = ibv_create_comp_channel(id_.verbs);
   if (channel_ == nullptr) return world("no completion channel");
@@ -62,9 +62,10 @@ Result<void> VerbsLane::make_queues(const LaneSize& size) {
 
   const std::uint32_t slots = size.send_entries * (sends_messages_ ? 2u : 1u);
   ibv_qp_init_attr attributes{};
-  attributes.cap.max_send_wr = slots + Stream::kControlSlots;
+  attributes.cap.max_send_wr =
+      slots + Stream::kControlSlots + Operations::entries_for(size.operations);
   attributes.cap.max_recv_wr = size.receive_entries;
-  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_send_sge = kGather;
   attributes.cap.max_recv_sge = 1;
   attributes.cap.max_inline_data = kInlineOctets;
   cq_ = ibv_create_cq(id_.verbs,
@@ -139,7 +140,7 @@ VerbsLane::~VerbsLane() {
   if (memory_ != nullptr) ::munmap(memory_, memory_octets_);
   if (cq_ != nullptr) ibv_destroy_cq(cq_);
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
-  if (pd_ != nullptr && owns_pd_) ibv_dealloc_pd(pd_);
+  if (pd_ != nullptr) ibv_dealloc_pd(pd_);
 }
 
 bool VerbsLane::post_receives(const std::uint32_t* slots, std::size_t count) {
@@ -205,6 +206,13 @@ bool VerbsLane::write(Octets octets, const Sge& target, std::uint32_t message, T
                     0, target, message, tag);
 }
 
+bool VerbsLane::write_borrowed(Octets octets, std::uint32_t key, const Sge& target,
+                               std::uint32_t message, Tag tag) {
+  return post_write({reinterpret_cast<std::uintptr_t>(octets.data()),
+                     static_cast<std::uint32_t>(octets.size()), key},
+                    0, target, message, tag);
+}
+
 bool VerbsLane::write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) {
   return post_write(
       {reinterpret_cast<std::uintptr_t>(entry.data()), static_cast<std::uint32_t>(entry.size()), 0},
@@ -246,6 +254,10 @@ bool VerbsLane::write_silently(Octets octets, const Sge& target, Tag tag) {
 
 void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& taken) {
   const bool good = completion.status == IBV_WC_SUCCESS;
+  if ((completion.wr_id & (kReceive | kTransfer)) == kTransfer) {
+    handle_transfer(completion);
+    if (good) return;
+  }
   if ((completion.wr_id & kReceive) == 0) {
     // Flushed: the connection ended, and how, its event or another completion tells.
     if (good) return stream_->handle_done(tag_of(completion.wr_id));
@@ -267,12 +279,14 @@ void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& tak
   taken.push_back(slot);
 }
 
-bool VerbsLane::drive() {
+bool VerbsLane::drive(int most) {
   std::array<ibv_wc, kBatch> completions;
   bool any = false;
   posted_octets_ = 0;
-  for (;;) {
-    const int count = ibv_poll_cq(cq_, kBatch, completions.data());
+  while (most > 0) {
+    const int wanted = std::min(most, kBatch);
+    most -= wanted;
+    const int count = ibv_poll_cq(cq_, wanted, completions.data());
     if (count < 0) stream_->handle_failure(EIO);
     if (count <= 0) break;
     any = true;
@@ -281,7 +295,7 @@ bool VerbsLane::drive() {
       stream_->handle_failure(EIO);
     }
     taken_.clear();
-    if (count < kBatch) break;
+    if (count < wanted) break;
   }
   if (any) stream_->advance();
   if (any && armed_) take_event();

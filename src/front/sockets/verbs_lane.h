@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "front/sockets/operations.h"
 #include "front/sockets/stream.h"
 
 namespace weft::sockets {
@@ -24,10 +25,14 @@ struct LaneSize {
   std::uint16_t send_entries = 384;
   std::uint16_t receive_entries = 384;
   std::uint32_t iomap_entries = 0;
+  std::uint16_t operations = IWARP_OPERATIONS_DEFAULT;  ///< open at once, beside the stream's work
 };
 
+/// The bit of a wr_id that says it is a transfer's; a receive's may have it too.
+inline constexpr std::uint64_t kTransfer = std::uint64_t{1} << 62;
+
 /// One thread at a time.
-class VerbsLane final : public Lane {
+class VerbsLane final : public Lane, public TransferLane {
  public:
   /// Makes QP, CQ and memory on the device of `id`, which gets the QP, and posts the receives.
   /// Errors: those of the verbs; ENOTSUP: the device cannot send four octets inline.
@@ -36,12 +41,15 @@ class VerbsLane final : public Lane {
   VerbsLane(const VerbsLane&) = delete;
   VerbsLane& operator=(const VerbsLane&) = delete;
 
+  static constexpr int kAll = 0x7fffffff;
+
   Stream& stream() { return *stream_; }
   ibv_pd* pd() { return pd_; }
   /// Becomes readable when a completion comes after arm().
   int event_fd() const { return channel_->fd; }
-  /// Hands all completions to the stream, and lets it go on. True: there were some.
-  bool drive();
+  /// Hands completions to the stream, all or `most` of them, and lets it go on. True: there were
+  /// some.
+  bool drive(int most = kAll);
   /// Has the next completion make event_fd() readable; one may have come before: drive() again.
   void arm();
   /// An event of arm() is still to come, or was not taken yet: event_fd() tells.
@@ -57,6 +65,15 @@ class VerbsLane final : public Lane {
   bool write_entry(Octets entry, const Sge& target, std::uint32_t message, Tag tag) override;
   bool tell(std::uint32_t message, Tag tag) override;
   bool write_silently(Octets octets, const Sge& target, Tag tag) override;
+  bool write_borrowed(Octets octets, std::uint32_t key, const Sge& target, std::uint32_t message,
+                      Tag tag) override;
+
+  /// Transfers end there; null: nowhere.
+  void set_operations(Operations* operations) { operations_ = operations; }
+  int transfer(bool reads, std::span<const Piece> pieces, std::uint64_t address, std::uint32_t key,
+               std::uint64_t id) override;
+  /// Nothing more is sent or received: all that is open is flushed.
+  void abort();
 
  private:
   static constexpr std::size_t kPostedOctetsMax = 256 * 1024;
@@ -68,11 +85,11 @@ class VerbsLane final : public Lane {
                   Tag tag);
   bool post_receives(const std::uint32_t* slots, std::size_t count);
   void handle(const ibv_wc& completion, std::vector<std::uint32_t>& taken);
+  void handle_transfer(const ibv_wc& completion);
 
   rdma_cm_id& id_;
   bool sends_messages_ = true;  ///< iWARP
   bool armed_ = false;
-  bool owns_pd_ = false;
   ibv_pd* pd_ = nullptr;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
@@ -86,6 +103,7 @@ class VerbsLane final : public Lane {
   std::uint32_t receive_entries_ = 0;
   std::size_t posted_octets_ = 0;
   std::unique_ptr<Stream> stream_;
+  Operations* operations_ = nullptr;
   std::vector<std::uint32_t> taken_;  ///< receives to post again, between two calls empty
 };
 

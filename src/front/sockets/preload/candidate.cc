@@ -11,8 +11,6 @@
 #include <cstring>
 #include <vector>
 
-#include <weft/sockets.h>
-
 #include "front/sockets/addresses.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/preload/rules.h"
@@ -121,6 +119,7 @@ SocketPtr switch_over(int fd, Candidate& candidate) {
   if (octets_of(bound.ss_family) == 0) return nullptr;
   const auto socket = std::make_shared<Socket>(bound.ss_family);
   copy_options(fd, *socket);
+  socket->size().operations = candidate.operations;
   // It goes on holding its port, in a way that lets the connection manager have it too.
   const int on = 1;
   kernel::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

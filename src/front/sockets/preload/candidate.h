@@ -13,6 +13,8 @@
 #include <mutex>
 #include <optional>
 
+#include <weft/sockets.h>
+
 #include "front/sockets/calls.h"
 
 namespace weft::sockets {
@@ -22,6 +24,7 @@ struct Candidate {
   // With mutex held.
   std::optional<int> mode;                ///< as the program set it; empty: by the rules
   std::map<int, epoll_event> registered;  ///< by the epoll descriptor
+  std::uint16_t operations = IWARP_OPERATIONS_DEFAULT;
   int kept = -1;  ///< the TCP socket of one that is switched and may fall back
   ~Candidate();
 };

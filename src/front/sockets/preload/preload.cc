@@ -28,6 +28,7 @@
 #include "front/sockets/kernel.h"
 #include "front/sockets/preload/candidate.h"
 #include "front/sockets/preload/libc.h"
+#include "front/sockets/preload/operations_option.h"
 #include "front/sockets/preload/own.h"
 #include "front/sockets/preload/rules.h"
 
@@ -442,6 +443,7 @@ WEFT_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* octets) noexce
 WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
                            socklen_t octets) noexcept {
   if (level == SOL_IWARP) {
+    if (name == IWARP_OPERATIONS) return weft_sockets::set_operations(fd, value, octets);
     return name == IWARP_MODE ? weft_sockets::set_mode(fd, value, octets) : fail(ENOPROTOOPT);
   }
   SocketPtr socket = find(fd);
@@ -456,6 +458,7 @@ WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
 }
 WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* octets) noexcept {
   if (level == SOL_IWARP) {
+    if (name == IWARP_OPERATIONS) return weft_sockets::get_operations(fd, value, octets);
     return name == IWARP_MODE ? weft_sockets::get_mode(fd, value, octets) : fail(ENOPROTOOPT);
   }
   SocketPtr socket = find(fd);

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 
-from stock import PATIENCE, Skip, case, expect, free_port, main, variants
+from stock import PATIENCE, Skip, case, expect, free_port, stop, variants
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -155,5 +155,4 @@ def manual(bench):
             expect(ran.returncode == 0 and not said, f"{page}: {said}")
 
 
-if __name__ == "__main__":
-    main()
+stop()

@@ -26,6 +26,7 @@ static int fails(int which) {
   return 1;
 }
 
+#pragma GCC visibility push(default)
 #undef ibv_reg_mr
 struct ibv_mr* ibv_reg_mr(struct ibv_pd* pd, void* memory, size_t size, int access) {
   struct ibv_mr* (*real)(struct ibv_pd*, void*, size_t, int);
@@ -49,6 +50,7 @@ struct ibv_pd* ibv_alloc_pd(struct ibv_context* context) {
   BEHIND(real, "ibv_alloc_pd");
   return fails(3) ? NULL : real(context);
 }
+#pragma GCC visibility pop
 
 /* A connection works, before and after. */
 static void works(const struct sockaddr_storage* name, int listener) {

@@ -206,6 +206,9 @@ static void splicing(void) {
   SAY(splice(pair.client, NULL, ends[1], NULL, 100, 0));
   loff_t at = 0;
   SAY(splice(pair.client, &at, ends[1], NULL, 100, 0));
+  SAY(splice(pair.client, NULL, ends[1], &at, 100, 0));
+  SAY(splice(ends[0], NULL, pair.client, &at, 100, 0));
+  SAY(splice(ends[0], &at, pair.client, NULL, 100, 0));
   SAY(splice(pair.client, NULL, pair.server, NULL, 100, 0));
   SAY(splice(pair.client, NULL, ends[1], NULL, 0, 0));
   SAY(shutdown(pair.server, SHUT_WR));

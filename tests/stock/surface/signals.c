@@ -33,9 +33,9 @@ static void alarm_soon(void) {
 
 static void fill(int fd) {
   fcntl(fd, F_SETFL, O_NONBLOCK);
-  for (int quiet = 0; quiet < 3; ++quiet) {
+  for (int quiet = 0; quiet < 10; ++quiet) {
     while (send(fd, octets, sizeof octets, 0) > 0) quiet = 0;
-    usleep(20000);
+    usleep(50000);
   }
   fcntl(fd, F_SETFL, 0);
 }

@@ -146,14 +146,15 @@ WEFT_EXPORT ssize_t splice(int from, off64_t* from_offset, int to, off64_t* to_o
   if (source == nullptr && target == nullptr) {
     return libc::splice(from, from_offset, to, to_offset, octets, flags);
   }
-  if ((source != nullptr && from_offset != nullptr) ||
-      (target != nullptr && to_offset != nullptr)) {
-    return fail(ESPIPE);
-  }
+  // A place in a pipe is no place at all; one in a socket the kernel calls invalid.
+  const off64_t* const in_pipe = source != nullptr ? to_offset : from_offset;
+  const off64_t* const in_stream = source != nullptr ? from_offset : to_offset;
   if (source != nullptr && target != nullptr) return fail(EINVAL);
   const int pipe = source != nullptr ? to : from;
   if (kernel::fcntl(pipe, F_GETFD) < 0) return fail(EBADF);
   if (!is_pipe(pipe)) return fail(EINVAL);
+  if (in_pipe != nullptr) return fail(ESPIPE);
+  if (in_stream != nullptr) return fail(EINVAL);
   if (octets == 0) return 0;
   return source != nullptr ? from_stream(*source, pipe, octets, flags)
                            : to_stream(pipe, *target, octets, flags);

@@ -296,6 +296,8 @@ void Socket::handle_event(const ConnectionEvent& event) {
       // What came before the end is in the CQ already.
       if (lane_ != nullptr) {
         drive();
+        // A peer that broke the protocol below did not end its stream.
+        if (event.status == -EPROTO) stream().handle_failure(ECONNRESET);
         stream().handle_closed();
       }
       gone_ = true;

@@ -259,12 +259,10 @@ void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& tak
     if (good) return;
   }
   if ((completion.wr_id & kReceive) == 0) {
-    // Flushed: the connection ended, and how, its event or another completion tells.
     if (good) return stream_->handle_done(tag_of(completion.wr_id));
-    if (completion.status == IBV_WC_WR_FLUSH_ERR) return stream_->handle_closed();
-    return stream_->handle_failure(ECONNRESET);
   }
   if (!good) {
+    // Flushed: the connection ended, and how, its event or another completion tells.
     if (completion.status != IBV_WC_WR_FLUSH_ERR) stream_->handle_failure(ECONNRESET);
     return;
   }

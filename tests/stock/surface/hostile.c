@@ -174,7 +174,8 @@ static void misbehave(void) {
   if (is("more-than-its-credits")) {
     for (uint32_t i = 0; i < theirs.credits + 10u; ++i) tell_word(message(DATA, 1));
   }
-  if (is("write-beyond-the-ring")) write_to(buffer.address + RING, buffer.key, "x", 1);
+  if (is("write-beyond-the-ring"))
+    write_to(buffer.address + 2ull * buffer.length, buffer.key, "x", 1);
   if (is("write-with-another-key")) write_to(buffer.address, buffer.key ^ 0xffff00, "x", 1);
   if (is("write-below-the-list")) {
     write_to(theirs.target_sgl.address - 4096, theirs.target_sgl.key, "x", 1);

@@ -1,20 +1,27 @@
 /* An ordinary sockets program, which a peer misbehaves against; for surface.py.
 
-   usage: stock_victim serve|connect PORT [read|write]
+   usage: stock_victim serve|connect PORT [read|write|wait]
    serve: accepts for ever and tells how each connection ended; connect: makes one. It reads (or
-   writes) until that ends, and prints how many octets and the errno. */
+   writes, or waits and reads then) until that ends, and prints whether octets came and the errno.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void live(int fd, int writes) {
+static void live(int fd, const char* does) {
   static char octets[4096];
+  const int writes = strcmp(does, "write") == 0;
+  if (strcmp(does, "wait") == 0) {
+    struct pollfd one = {fd, 0, 0}; /* only its end wakes it */
+    poll(&one, 1, -1);
+  }
   long sum = 0;
   ssize_t part = 0;
   do {
@@ -29,13 +36,13 @@ static void live(int fd, int writes) {
 
 int main(int count, char** words) {
   if (count < 3) return 2;
-  const int writes = count > 3 && strcmp(words[3], "write") == 0;
+  const char* const does = count > 3 ? words[3] : "read";
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   address.sin_port = htons((uint16_t)strtol(words[2], NULL, 10));
   if (strcmp(words[1], "connect") == 0) {
     if (connect(fd, (struct sockaddr*)&address, sizeof address) == 0) {
-      live(fd, writes);
+      live(fd, does);
     } else {
       printf("not connected %s\n", strerrorname_np(errno));
     }
@@ -45,6 +52,6 @@ int main(int count, char** words) {
   for (;;) {
     const int connection = accept(fd, NULL, NULL);
     if (connection < 0) return 1;
-    live(connection, writes);
+    live(connection, does);
   }
 }

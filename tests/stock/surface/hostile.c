@@ -151,6 +151,12 @@ static void send_octets(uint32_t count) {
   tell_word(message(DATA, count));
 }
 
+/* Something came, so the victim has its connection; before, it might never learn of it. */
+static void wait_for_the_victim(void) {
+  struct ibv_wc completion;
+  while (ibv_poll_cq(id->qp->recv_cq, 1, &completion) == 0) usleep(1000);
+}
+
 static void misbehave(void) {
   const struct sge buffer = theirs.buffer;
   if (is("reserved-op-1")) tell_word(message(1, 5));
@@ -201,7 +207,10 @@ static void misbehave(void) {
   if (is("flood-of-limits")) {
     for (int i = 0; i < 900; ++i) tell_word(message(SGL, RECEIVES));
   }
-  if (is("dies")) kill(getpid(), SIGKILL);
+  if (is("dies")) {
+    wait_for_the_victim();
+    kill(getpid(), SIGKILL);
+  }
 }
 
 /* What is odd, but no violation: the other side goes on, so the end has to come from here. */

@@ -2,7 +2,10 @@
 //
 // The set is the program's own and holds the sockets' descriptors, which show their readiness: what
 // it answers is the kernel's word alone. Only who makes it true is decided here (docs/adr/0019).
+#include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstdint>
 
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
@@ -16,6 +19,8 @@ namespace {
 /// A thread that has woken so often for sockets of other sets, one after the other, leaves serving
 /// to who comes next.
 constexpr unsigned kForOthersMax = 8;
+/// Beyond what the clock can count to.
+constexpr time_t kForEverS = 1'000'000'000;
 
 /// The service that the calling thread serves for. A handler that jumps out of the sleep leaves it
 /// set: then that turn ends with the thread's next.
@@ -42,7 +47,13 @@ class Turn {
 int wait_as_others(int epoll, epoll_event* events, int count, const Deadline& deadline,
                    const sigset_t* mask) {
   timespec room{};
-  return kernel::epoll_pwait2(epoll, events, count, remaining(deadline, room), mask);
+  const timespec* rest = remaining(deadline, room);
+  const int found = kernel::epoll_pwait2(epoll, events, count, rest, mask);
+  if (found >= 0 || errno != ENOSYS) return found;
+  // Linux before 5.11. Not before its time.
+  const auto ms = room.tv_sec * 1000 + (room.tv_nsec + 999'999) / 1'000'000;
+  const int wait_ms = rest == nullptr ? -1 : static_cast<int>(std::min<std::int64_t>(ms, INT_MAX));
+  return kernel::epoll_pwait(epoll, events, count, wait_ms, mask);
 }
 
 }  // namespace
@@ -56,7 +67,7 @@ std::optional<int> epoll_wait(int epoll, epoll_event* events, int count, const t
   Service* service = Service::existing();
   if (service == nullptr) return {};
   Deadline deadline;
-  if (wait != nullptr) {
+  if (wait != nullptr && wait->tv_sec < kForEverS) {
     deadline =
         Clock::now() + std::chrono::seconds(wait->tv_sec) + std::chrono::nanoseconds(wait->tv_nsec);
   }
@@ -89,8 +100,7 @@ std::optional<int> epoll_wait(int epoll, epoll_event* events, int count, const t
     if (shown && ++for_others == kForOthersMax) break;
   }
   Turn::end();
-  return wait_as_others(epoll, events, count, deadline,
-                        mask != nullptr ? mask : &none.before());
+  return wait_as_others(epoll, events, count, deadline, mask != nullptr ? mask : &none.before());
 }
 
 }  // namespace weft::sockets

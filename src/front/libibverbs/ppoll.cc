@@ -71,3 +71,8 @@ WEFT_EXPORT int weft_ppoll(pollfd* fds, nfds_t count, const timespec* wait, cons
   const timespec rest{seconds.count(), (left - seconds).count()};
   return weft::front::kernel_ppoll(fds, count, &rest, mask);
 }
+
+WEFT_EXPORT void weft_look() {
+  weft::device::Device* device = weft::verbs::ProcessRuntime::instance().started_device();
+  if (device != nullptr) device->poll();
+}

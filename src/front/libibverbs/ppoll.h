@@ -12,3 +12,7 @@
 /// calls it again, with nothing to wait for, before anything else. In libibverbs.so.1 as
 /// weft_ppoll@WEFT_PRIVATE_1, for the sockets code, which does without it on other verbs libraries.
 extern "C" int weft_ppoll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask);
+
+/// The calling thread is the device for a moment, as one that polls an empty CQ. Never waits. As
+/// weft_look@WEFT_PRIVATE_1.
+extern "C" void weft_look();

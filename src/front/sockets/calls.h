@@ -5,12 +5,14 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <csignal>
 #include <memory>
+#include <optional>
 
 #include "front/sockets/fd_table.h"
 #include "front/sockets/socket.h"
@@ -54,5 +56,9 @@ void leave();
 int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask = nullptr);
 int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, timespec* wait,
            const sigset_t* mask = nullptr);
+/// epoll_pwait2 on a set with sockets of ours, whose readiness the calling thread shows meanwhile.
+/// Nothing: somebody else does, so wait in the kernel. No cancellation point.
+std::optional<int> epoll_wait(int epoll, epoll_event* events, int count, const timespec* wait,
+                              const sigset_t* mask = nullptr);
 
 }  // namespace weft::sockets

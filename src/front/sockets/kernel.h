@@ -89,6 +89,16 @@ inline int epoll_wait(int epoll, epoll_event* events, int count, int timeout_ms)
   return static_cast<int>(
       syscall(SYS_epoll_pwait, epoll, events, count, timeout_ms, nullptr, std::size_t{0}));
 }
+inline int epoll_pwait(int epoll, epoll_event* events, int count, int timeout_ms,
+                       const sigset_t* mask) {
+  return static_cast<int>(
+      syscall(SYS_epoll_pwait, epoll, events, count, timeout_ms, mask, std::size_t{_NSIG / 8}));
+}
+inline int epoll_pwait2(int epoll, epoll_event* events, int count, const timespec* wait,
+                        const sigset_t* mask) {
+  return static_cast<int>(
+      syscall(SYS_epoll_pwait2, epoll, events, count, wait, mask, std::size_t{_NSIG / 8}));
+}
 inline int eventfd(unsigned value, int flags) {
   return static_cast<int>(syscall(SYS_eventfd2, value, flags));
 }

@@ -97,11 +97,13 @@ void Mirror::show_readable(int near, bool readable) {
 
 void Mirror::show_more(int) {
   if (far_ < 0 || octets_ == kOctetsMax || ended_) return;
+  ++changes_;
   if (kernel::send(far_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) ++octets_;
 }
 
 void Mirror::show_writable(int near, bool writable) {
   if (far_ < 0 || writable != full_ || hung_up_) return;
+  ++changes_;
   std::array<char, kFillOctets> octets{};
   if (writable) {
     kernel::recv(far_, octets.data(), octets.size(), MSG_DONTWAIT);
@@ -133,6 +135,7 @@ bool Mirror::is_abandoned() const {
 
 void Mirror::show_end() {
   if (far_ < 0 || ended_) return;
+  ++changes_;
   kernel::shutdown(far_, SHUT_WR);
   ended_ = true;
 }
@@ -140,6 +143,7 @@ void Mirror::show_end() {
 void Mirror::show_hang_up() {
   if (far_ < 0 || hung_up_) return;
   show_end();
+  ++changes_;
   kernel::shutdown(far_, SHUT_RDWR);
   hung_up_ = true;
 }

@@ -45,10 +45,13 @@ class Mirror {
   /// Nobody has the program's end open.
   bool is_abandoned() const;
   int far() const { return far_; }
+  /// Counts how often it came to show something else.
+  unsigned changes() const { return changes_; }
 
  private:
   int far_ = -1;
   unsigned octets_ = 0;  ///< that lie unread in the near end
+  unsigned changes_ = 0;
   bool full_ = false;
   bool ended_ = false, hung_up_ = false;
 };

@@ -7,41 +7,28 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <new>
 
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_signals.h"
 
 namespace weft::sockets {
 namespace {
 
 /// What was closed and does not get its octets off for so long is reset.
 constexpr auto kLingerMax = std::chrono::seconds(120);
-/// Epoll's data of the two descriptors that are no socket's; sockets count from 16.
-constexpr std::uint64_t kChannel = 1, kWake = 2;
+/// Epoll's data of the descriptors that are no socket's; sockets count from 16.
+constexpr std::uint64_t kChannel = 1, kWake = 2, kCompletions = 3;
+/// Marks a completion channel that only the service's thread takes from.
+constexpr std::uint64_t kItself = std::uint64_t{1} << 62;
+/// How long after a thread of the program has served it is expected back.
+constexpr int kStandBackMs = 1;
 /// Marks the far end of a socket that was handed over.
 constexpr std::uint64_t kRelay = std::uint64_t{1} << 63;
 
 std::mutex making;
 Service* instance = nullptr;  // with making held
 unsigned instance_made_in = 0;
-
-/// Threads of a library take no signals of the program.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 
@@ -70,6 +57,7 @@ Result<void> Service::start() {
   channel_ = rdma_create_event_channel();
   if (channel_ == nullptr) return Error{errno, "no event channel"};
   epoll_ = kernel::epoll_create1(EPOLL_CLOEXEC);
+  completions_ = kernel::epoll_create1(EPOLL_CLOEXEC);
   wake_ = kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   kernel::fcntl(channel_->fd, F_SETFL, kernel::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   epoll_event event{};
@@ -78,6 +66,8 @@ Result<void> Service::start() {
   kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, channel_->fd, &event);
   event.data.u64 = kWake;
   int code = kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event) == 0 ? 0 : EMFILE;
+  event.data.u64 = kCompletions;
+  if (kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, completions_, &event) != 0) code = EMFILE;
   if (code == 0) {
     const NoSignals none;
     pthread_t thread;
@@ -91,8 +81,7 @@ Result<void> Service::start() {
     if (code == 0) pthread_detach(thread);
   }
   if (code == 0) return {};
-  kernel::close(epoll_);
-  kernel::close(wake_);
+  for (const int fd : {epoll_, completions_, wake_}) kernel::close(fd);
   rdma_destroy_event_channel(channel_);
   return Error{code, "no thread for the service"};
 }
@@ -101,11 +90,13 @@ void Service::run() {
   pthread_setname_np(pthread_self(), "weft-sockets");
   std::array<epoll_event, 64> events;
   for (;;) {
-    int timeout_ms = -1;
+    int timeout_ms = stand_back_ms();
+    bool keeps_time = connecting > 0;
     {
       std::lock_guard lock(mutex_);
-      if (!dying_.empty() || connecting > 0) timeout_ms = 50;
+      keeps_time = keeps_time || !dying_.empty();
     }
+    if (keeps_time && timeout_ms < 0) timeout_ms = 50;
     const int count = wait(events.data(), static_cast<int>(events.size()), timeout_ms);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t what = events[static_cast<unsigned>(i)].data.u64;
@@ -113,11 +104,15 @@ void Service::run() {
         handle_connection_events();
       } else if (what == kWake) {
         settle(wake_);
-      } else {
-        handle_readable(what);
+      } else if (what == kCompletions) {
+        serve();
+      } else if ((what & kRelay) != 0) {
+        handle_relay(what & ~kRelay);
+      } else if (const SocketPtr socket = find_watched(what & ~kItself); socket != nullptr) {
+        socket->handle_completions(true);
       }
     }
-    if (count == 0) handle_connection_events();
+    if (count == 0 && keeps_time) handle_connection_events();
     sweep();
   }
 }
@@ -159,19 +154,82 @@ void Service::handle_event(rdma_cm_event& event) {
   rdma_destroy_id(id);
 }
 
-void Service::handle_readable(std::uint64_t number) {
-  SocketPtr socket;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = watched_.find(number & ~kRelay);
-    if (found != watched_.end()) socket = found->second.lock();
+SocketPtr Service::find_watched(std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  const auto found = watched_.find(number);
+  return found == watched_.end() ? nullptr : found->second.lock();
+}
+
+void Service::handle_relay(std::uint64_t number) {
+  if (const SocketPtr socket = find_watched(number); socket != nullptr) socket->handle_relay();
+}
+
+/// Any thread, several at once: what one takes the other does not find.
+bool Service::serve() {
+  std::array<epoll_event, 64> ready;
+  const int count = kernel::epoll_wait(completions_, ready.data(), ready.size(), 0);
+  bool shown = false;
+  for (int i = 0; i < count; ++i) {
+    const SocketPtr socket = find_watched(ready[static_cast<unsigned>(i)].data.u64);
+    if (socket != nullptr) shown = socket->handle_completions(false) || shown;
   }
-  if (socket == nullptr) return;
-  if ((number & kRelay) != 0) {
-    socket->handle_relay();
-  } else {
-    socket->handle_completions();
+  // One of them may have been all that a closed socket waited for.
+  if (count > 0 && has_dying_.load(std::memory_order_relaxed)) wake(wake_);
+  return shown;
+}
+
+bool Service::begin_serving() {
+  if (serving_.load(std::memory_order_relaxed) ||
+      serving_.exchange(true, std::memory_order_seq_cst)) {
+    return false;
   }
+  turns_.fetch_add(1, std::memory_order_relaxed);
+  // Pairs with stand_back_ms: either it sees that somebody serves, or this that it is not muted.
+  if (!muted_.load(std::memory_order_seq_cst)) mute(true);
+  return true;
+}
+
+void Service::end_serving() {
+  turns_.fetch_add(1, std::memory_order_relaxed);
+  serving_.store(false, std::memory_order_seq_cst);
+  // Pairs with stand_back_ms: either it sees that nobody serves, or this that it sleeps.
+  if (awaited_.load(std::memory_order_seq_cst) && awaited_.exchange(false)) wake(wake_);
+}
+
+void Service::mute(bool on) {
+  std::lock_guard lock(muting_);
+  if (muted_.load(std::memory_order_relaxed) == on) return;
+  muted_.store(on, std::memory_order_seq_cst);
+  if (on) {
+    // The thread is not awake to see it, and need not be before the first turn ends.
+    awaited_.store(true, std::memory_order_seq_cst);
+  } else if (serving_.load(std::memory_order_seq_cst)) {
+    muted_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  // What came meanwhile lies in completions_, by level: the thread wakes for it at once.
+  epoll_event event{};
+  event.events = on ? 0u : std::uint32_t{EPOLLIN};
+  event.data.u64 = kCompletions;
+  kernel::epoll_ctl(epoll_, EPOLL_CTL_MOD, completions_, &event);
+}
+
+/// How long the thread leaves the watched sockets to the program's; -1: until end_serving wakes it,
+/// or they are its own again.
+///
+/// While it sleeps without end somebody serves or the set is not muted, so nothing is left lying:
+/// who ends serving sees awaited_, or has ended before serving_ was asked here. With nobody serving
+/// it comes back after kStandBackMs, and takes over unless somebody came or went since.
+int Service::stand_back_ms() {
+  if (!muted_.load(std::memory_order_seq_cst)) return -1;
+  const std::uint32_t turns = turns_.load(std::memory_order_relaxed);
+  if (turns != std::exchange(turns_seen_, turns)) return kStandBackMs;
+  if (!serving_.load(std::memory_order_seq_cst)) {
+    mute(false);
+    return muted_.load(std::memory_order_relaxed) ? kStandBackMs : -1;
+  }
+  awaited_.store(true, std::memory_order_seq_cst);
+  return serving_.load(std::memory_order_seq_cst) ? -1 : kStandBackMs;
 }
 
 SocketPtr Service::find(rdma_cm_id* id) {
@@ -194,15 +252,15 @@ void Service::adopt(rdma_cm_id* id, SocketPtr socket) {
   ids_[id] = std::move(socket);
 }
 
-void Service::watch(const SocketPtr& socket, int event_fd) {
+void Service::watch(const SocketPtr& socket, int event_fd, bool itself) {
   {
     std::lock_guard lock(mutex_);
     watched_[socket->number()] = socket;
   }
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = socket->number();
-  kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, event_fd, &event);
+  event.data.u64 = socket->number() | (itself ? kItself : 0);
+  kernel::epoll_ctl(itself ? epoll_ : completions_, EPOLL_CTL_ADD, event_fd, &event);
 }
 
 void Service::watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first) {
@@ -218,7 +276,9 @@ void Service::watch_relay(const SocketPtr& socket, int far, std::uint32_t events
 
 void Service::unwatch(const Socket& socket, int event_fd) {
   // By hand: a child may hold a copy of the descriptor, and then closing it does not remove it.
-  kernel::epoll_ctl(epoll_, EPOLL_CTL_DEL, event_fd, nullptr);
+  for (const int set : {epoll_, completions_}) {
+    kernel::epoll_ctl(set, EPOLL_CTL_DEL, event_fd, nullptr);
+  }
   std::lock_guard lock(mutex_);
   watched_.erase(socket.number());
 }
@@ -239,6 +299,7 @@ void Service::bury(SocketPtr socket, bool wait) {
   {
     std::lock_guard lock(mutex_);
     dying_.push_back({std::move(socket), Clock::now() + kLingerMax, waiter, &done});
+    has_dying_.store(true, std::memory_order_relaxed);
   }
   wake(wake_);
   if (waiter < 0) return;
@@ -275,6 +336,7 @@ void Service::sweep() {
     });
     dead.assign(std::make_move_iterator(alive), std::make_move_iterator(dying_.end()));
     dying_.erase(alive, dying_.end());
+    has_dying_.store(!dying_.empty(), std::memory_order_relaxed);
   }
   for (auto& [id, lane] : discarded) {
     lane.reset();

@@ -5,6 +5,10 @@
 // sockets and those that were closed with octets still to send; it alone destroys ids, so that no
 // event can meet an id that has gone. Lives until the process ends.
 //
+// A thread of the program that waits with epoll serves the watched sockets in its place (epoll.cc,
+// docs/adr/0019), one at a time. Their completion channels are in a set of their own, which the
+// thread of the service does not watch meanwhile, nor for some time after.
+//
 // A forked child has none of it: its sockets stay behind, disowned, and the first socket it makes
 // itself starts a service of its own.
 #pragma once
@@ -38,7 +42,8 @@ class Service {
   /// The same for an id that came with a request.
   void adopt(rdma_cm_id* id, SocketPtr socket);
   /// Has the thread look after the socket's completions.
-  void watch(const SocketPtr& socket, int event_fd);
+  /// `itself`: none of the program's does, whatever they wait for.
+  void watch(const SocketPtr& socket, int event_fd, bool itself);
   /// The same for the far end of a socket that another process has, or a listener's, which one
   /// may have; `first`: it is new here.
   void watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first);
@@ -58,6 +63,15 @@ class Service {
   /// At exit: until all that was closed has left, at most for `patience`.
   void drain(Clock::duration patience);
 
+  /// The calling thread is about to wait: it serves the watched sockets until end_serving(). False:
+  /// another one does.
+  bool begin_serving();
+  void end_serving();
+  /// Readable: serve() has something to do.
+  int completions() const { return completions_; }
+  /// Takes the completions of watched sockets. True: that changed what some descriptor shows.
+  bool serve();
+
  private:
   struct Dying {
     SocketPtr socket;
@@ -72,16 +86,27 @@ class Service {
   int wait(epoll_event* events, int count, int timeout_ms);
   void handle_connection_events();
   void handle_event(rdma_cm_event& event);
-  void handle_readable(std::uint64_t number);
+  void handle_relay(std::uint64_t number);
+  SocketPtr find_watched(std::uint64_t number);
+  int stand_back_ms();
+  void mute(bool on);
   void sweep();
   SocketPtr find(rdma_cm_id* id);
   void forget(const SocketPtr& socket);
 
   rdma_event_channel* channel_ = nullptr;
   int epoll_ = -1;
+  int completions_ = -1;  ///< an epoll set too, of completion channels; in epoll_ unless muted
   int wake_ = -1;
   unsigned made_in_ = 0;
   std::atomic<int> relays_{0};
+  std::atomic<bool> serving_{false};     ///< some thread is between begin_serving and end_serving
+  std::atomic<std::uint32_t> turns_{0};  ///< counts both
+  std::atomic<bool> awaited_{false};     ///< the thread wants to be woken by end_serving()
+  std::atomic<bool> muted_{false};       ///< changes with muting_ held
+  std::mutex muting_;
+  std::uint32_t turns_seen_ = 0;  ///< the thread's own
+  std::atomic<bool> has_dying_{false};
   std::mutex mutex_;
   // With mutex_ held.
   std::unordered_map<rdma_cm_id*, SocketPtr> ids_;

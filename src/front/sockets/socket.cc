@@ -402,7 +402,7 @@ void Socket::serve_in_background() {
   if (!watched_) {
     auto service = Service::get();
     if (!service) return;
-    (*service)->watch(shared_from_this(), lane_->event_fd());
+    (*service)->watch(shared_from_this(), lane_->event_fd(), relaying_);
     watched_ = true;
   }
   while (arm()) {
@@ -501,16 +501,21 @@ bool Socket::poll_queue(int most) {
   return any;
 }
 
-void Socket::handle_completions() {
+bool Socket::handle_completions(bool relays) {
+  bool shown = false;
   {
     std::lock_guard lock(mutex_);
-    if (lane_ == nullptr) return;
+    // Left to the service's thread, which has the channel among its own by now.
+    if (lane_ == nullptr || (relaying_ && !relays)) return false;
+    const unsigned before = mirror_.changes();
     lane_->take_event();
     drive();
     while (arm()) {
     }
+    shown = mirror_.changes() != before;
   }
-  handle_relay();
+  if (relays) handle_relay();
+  return shown;
 }
 
 void Socket::notify() {

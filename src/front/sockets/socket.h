@@ -156,8 +156,9 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void handle_event(const ConnectionEvent& event);
   /// A request came: makes the connection on `id` and accepts. False: the id is to be rejected.
   bool handle_request(rdma_cm_id* id, Octets private_data);
-  /// Its completion channel is readable.
-  void handle_completions();
+  /// Its completion channel is readable. `relays`: the caller is the service's thread, which alone
+  /// carries octets for other processes. True: the descriptor shows another readiness.
+  bool handle_completions(bool relays);
   /// Its far end is ready, for a socket that other processes have.
   void handle_relay();
   /// Ends all at once. Only the service's thread calls it, and no event comes after.

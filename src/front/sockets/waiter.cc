@@ -82,6 +82,14 @@ void end_jumped_sleep() {
   if (!is_asleep) return;
   const timespec at_once{};
   sleep(nullptr, 0, &at_once);
+  end_jumped_turn();
+}
+
+void look() {
+  using Call = void (*)();
+  static const Call looking =
+      reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, "weft_look", "WEFT_PRIVATE_1"));
+  if (looking != nullptr) looking();
 }
 
 int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {

@@ -33,6 +33,10 @@ int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask 
 int sleep_idly(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask = nullptr);
 /// For a thread that may have left sleep() by a jump out of a signal handler. Costs nothing else.
 void end_jumped_sleep();
+/// Part of it (epoll.cc).
+void end_jumped_turn();
+/// The calling thread works for the device for a moment, where sleep() would.
+void look();
 
 /// A thread that sleeps is woken at a price, its own and that of who wakes it. So it looks for a
 /// moment first, as long as that finds something; where it does not, ever more rarely.

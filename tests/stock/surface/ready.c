@@ -3,10 +3,13 @@
 #include "surface.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/timerfd.h>
+#include <time.h>
 
 static char octets[65536];
 
@@ -266,6 +269,89 @@ static void epoll_before_connecting(void) {
   close(fd), close(server), close(listener), close(epoll);
 }
 
+/* Threads that wait for one set by one-shot: each arrival wakes one, and none is lost. Another
+   thread waits for a set of its own, whose socket any of them may have to look after. */
+enum { WAITERS = 3, ARRIVALS = 300 };
+static struct {
+  int set, socket, stop;
+  atomic_int got;
+} shared;
+
+static void* take_by_one_shot(void* unused) {
+  (void)unused;
+  struct epoll_event event;
+  char octet;
+  for (;;) {
+    need(epoll_wait(shared.set, &event, 1, -1) == 1, "epoll_wait");
+    if ((int)event.data.u32 == 's') return NULL;
+    while (recv(shared.socket, &octet, 1, MSG_DONTWAIT) == 1) atomic_fetch_add(&shared.got, 1);
+    need(change(shared.set, shared.socket, EPOLLIN | EPOLLONESHOT, 'c') == 0, "epoll_ctl");
+  }
+}
+
+static void* answer_by_level(void* server) {
+  const int fd = *(int*)server, set = epoll_create1(0);
+  struct epoll_event event;
+  need(add(set, fd, EPOLLIN, 'a') == 0, "epoll_ctl");
+  char octet;
+  for (int i = 0; i < ARRIVALS; ++i) {
+    need(epoll_wait(set, &event, 1, -1) == 1, "epoll_wait");
+    need(recv(fd, &octet, 1, 0) == 1, "recv");
+    need(send(fd, &octet, 1, 0) == 1, "send");
+  }
+  close(set);
+  return NULL;
+}
+
+static void epoll_by_several_threads(void) {
+  struct pair pair = open_ipv4_pair(), other = open_ipv4_pair();
+  pthread_t takers[WAITERS], answerer;
+  shared.set = epoll_create1(0), shared.socket = pair.client, shared.stop = eventfd(0, 0);
+  atomic_store(&shared.got, 0);
+  SAY(add(shared.set, pair.client, EPOLLIN | EPOLLONESHOT, 'c'));
+  SAY(add(shared.set, shared.stop, EPOLLIN, 's'));
+  for (int i = 0; i < WAITERS; ++i) pthread_create(&takers[i], NULL, take_by_one_shot, NULL);
+  pthread_create(&answerer, NULL, answer_by_level, &other.server);
+  char octet;
+  for (int i = 0; i < ARRIVALS; ++i) {
+    need(send(pair.server, "x", 1, 0) == 1, "send");
+    need(send(other.client, "y", 1, 0) == 1, "send");
+    need(recv(other.client, &octet, 1, 0) == 1, "recv");
+    if (i % 100 == 0) usleep(3000); /* longer than anybody stands back */
+  }
+  for (int ms = 0; ms < LONG_MS && atomic_load(&shared.got) < ARRIVALS; ++ms) usleep(1000);
+  SAY(atomic_load(&shared.got));
+  SAY(eventfd_write(shared.stop, 1));
+  for (int i = 0; i < WAITERS; ++i) pthread_join(takers[i], NULL);
+  pthread_join(answerer, NULL);
+  close(shared.set), close(shared.stop);
+  close_pair(&pair), close_pair(&other);
+}
+
+/* Neither before its time nor long after, whatever else comes meanwhile. */
+static void epoll_in_time(void) {
+  struct pair pair = open_ipv4_pair(), other = open_ipv4_pair();
+  const int epoll = epoll_create1(0), second = epoll_create1(0);
+  struct epoll_event event;
+  SAY(add(epoll, pair.client, EPOLLIN, 'c'));
+  SAY(add(second, other.client, EPOLLIN, 'd'));
+  for (int wait_ms = 0; wait_ms <= 100; wait_ms += 20) {
+    SAY(send(other.server, "x", 1, 0)); /* of no interest to who waits */
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    SAY(epoll_wait(epoll, &event, 1, wait_ms));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    const long us = (end.tv_sec - start.tv_sec) * 1000000 + (end.tv_nsec - start.tv_nsec) / 1000;
+    SAY(us >= wait_ms * 1000L);
+    SAY(us < LONG_MS * 1000L);
+  }
+  SAY(epoll_wait(epoll, &event, 0, LONG_MS));
+  SAY(epoll_wait(pair.client, &event, 1, LONG_MS));
+  close(epoll), close(second);
+  SAY(epoll_wait(epoll, &event, 1, LONG_MS));
+  close_pair(&pair), close_pair(&other);
+}
+
 /* Of two descriptors of one socket, closing one leaves the other in the set. */
 static void epoll_and_dup(void) {
   struct pair pair = open_ipv4_pair();
@@ -310,6 +396,8 @@ const struct test_case ready_cases[] = {
     {"epoll_of_all_kinds", epoll_of_all_kinds},
     {"epoll_before_connecting", epoll_before_connecting},
     {"epoll_and_dup", epoll_and_dup},
+    {"epoll_by_several_threads", epoll_by_several_threads},
+    {"epoll_in_time", epoll_in_time},
     {"connecting_without_waiting", connecting_without_waiting},
     {NULL, NULL},
 };

@@ -70,6 +70,32 @@ static void interrupted(void) {
   close_pair(&pair);
 }
 
+/* A signal that only the wait lets through, and that came before it. */
+static void epoll_with_a_mask(void) {
+  struct pair pair = open_ipv4_pair();
+  const int epoll = epoll_create1(0);
+  struct epoll_event event = {.events = EPOLLIN};
+  SAY(epoll_ctl(epoll, EPOLL_CTL_ADD, pair.client, &event));
+  sigset_t alarm_only, none;
+  sigemptyset(&none);
+  sigemptyset(&alarm_only);
+  sigaddset(&alarm_only, SIGALRM);
+  on_alarm(SA_RESTART);
+  alarms = 0;
+  SAY(pthread_sigmask(SIG_BLOCK, &alarm_only, NULL));
+  SAY(raise(SIGALRM));
+  SAY(epoll_wait(epoll, &event, 1, 20));
+  SAY(alarms);
+  SAY(epoll_pwait(epoll, &event, 1, -1, &none));
+  SAY(alarms);
+  SAY(send(pair.server, "x", 1, 0));
+  SAY(epoll_pwait(epoll, &event, 1, -1, &none));
+  SAY(pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL));
+  SAY(alarms);
+  close(epoll);
+  close_pair(&pair);
+}
+
 static void* send_later(void* fd) {
   usleep(400 * 1000);
   need(send(*(int*)fd, "x", 1, 0) == 1, "send");
@@ -159,6 +185,7 @@ static void ignored(void) {
 
 const struct test_case signals_cases[] = {
     {"interrupted", interrupted},
+    {"epoll_with_a_mask", epoll_with_a_mask},
     {"restarted", restarted},
     {"let_in_while_waiting", let_in_while_waiting},
     {"a_long_write_is_interrupted", a_long_write_is_interrupted},

@@ -13,6 +13,7 @@
 
 #include "front/sockets/addresses.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/preload/epoll_sets.h"
 #include "front/sockets/preload/rules.h"
 
 namespace weft::sockets {
@@ -72,6 +73,7 @@ void register_again(Candidate& candidate, int fd) {
   for (auto& [epoll, event] : candidate.registered) {
     epoll_event copy = event;
     kernel::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &copy);
+    epoll_sets.mark(epoll);
   }
 }
 

@@ -18,6 +18,7 @@
 #include <cstdarg>
 #include <cstdlib>
 #include <ctime>
+#include <optional>
 
 #include <weft/sockets.h>
 
@@ -27,6 +28,7 @@
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/preload/candidate.h"
+#include "front/sockets/preload/epoll_sets.h"
 #include "front/sockets/preload/libc.h"
 #include "front/sockets/preload/operations_option.h"
 #include "front/sockets/preload/own.h"
@@ -37,6 +39,7 @@ namespace {
 namespace weft_sockets = weft::sockets;
 namespace libc = weft::sockets::libc;
 using weft_sockets::candidates;
+using weft_sockets::epoll_sets;
 using weft_sockets::fail;
 using weft_sockets::find;
 using weft_sockets::inherited;
@@ -132,6 +135,19 @@ bool any_ours(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
   return any;
 }
 
+/// That the kernel would wait for.
+bool is_time(const timespec& wait) {
+  return wait.tv_sec >= 0 && wait.tv_nsec >= 0 && wait.tv_nsec < 1'000'000'000 &&
+         (wait.tv_sec != 0 || wait.tv_nsec != 0);
+}
+
+std::optional<int> wait_in_ours(int epoll, epoll_event* events, int count, int timeout_ms,
+                                const sigset_t* mask) {
+  if (timeout_ms == 0 || !epoll_sets.has(epoll)) return {};
+  const timespec wait{timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
+  return weft_sockets::epoll_wait(epoll, events, count, timeout_ms < 0 ? nullptr : &wait, mask);
+}
+
 int poll_ours(pollfd* fds, nfds_t count, int timeout_ms) {
   timespec wait{};
   if (timeout_ms > 0) wait = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
@@ -210,6 +226,7 @@ WEFT_EXPORT int shutdown(int fd, int how) noexcept {
 
 WEFT_EXPORT int close(int fd) {
   if (candidates().has(fd)) candidates().take(fd);
+  if (epoll_sets.has(fd)) epoll_sets.unmark(fd);
   if (weft_sockets::sockets().has(fd)) {
     const SocketPtr socket = weft_sockets::sockets().find(fd);
     if (socket != nullptr) return weft_sockets::close(fd, socket, false);
@@ -406,9 +423,33 @@ WEFT_EXPORT int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) 
   if (looks_at_ours(fd)) {
     if (const SocketPtr socket = find(fd); socket != nullptr) {
       if (operation != EPOLL_CTL_DEL) socket->watch();
+      epoll_sets.mark(epoll);
     }
+  } else if (epoll_sets.has(fd)) {
+    epoll_sets.mark(epoll);  // a set in a set
   }
   return libc::epoll_ctl(epoll, operation, fd, event);
+}
+WEFT_EXPORT int epoll_wait(int epoll, epoll_event* events, int count, int timeout_ms) {
+  if (const auto found = wait_in_ours(epoll, events, count, timeout_ms, nullptr); found) {
+    return *found;
+  }
+  return libc::epoll_wait(epoll, events, count, timeout_ms);
+}
+WEFT_EXPORT int epoll_pwait(int epoll, epoll_event* events, int count, int timeout_ms,
+                            const sigset_t* mask) {
+  if (const auto found = wait_in_ours(epoll, events, count, timeout_ms, mask); found) {
+    return *found;
+  }
+  return libc::epoll_pwait(epoll, events, count, timeout_ms, mask);
+}
+WEFT_EXPORT int epoll_pwait2(int epoll, epoll_event* events, int count, const timespec* wait,
+                             const sigset_t* mask) {
+  if (epoll_sets.has(epoll) && (wait == nullptr || is_time(*wait))) {
+    const auto found = weft_sockets::epoll_wait(epoll, events, count, wait, mask);
+    if (found) return *found;
+  }
+  return libc::epoll_pwait2(epoll, events, count, wait, mask);
 }
 
 // Names and options.

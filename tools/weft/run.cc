@@ -148,11 +148,17 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
   }
   apply_settings(run);
   prepend("LD_LIBRARY_PATH", folder.string());
-  if (run.count("--sockets") != 0) prepend("LD_PRELOAD", folder / "libweft-sockets.so");
+  const bool sockets = run.count("--sockets") != 0;
+  if (sockets) prepend("LD_PRELOAD", folder / "libweft-sockets.so");
 #ifdef WEFT_SANITIZER_RUNTIME
   // Here the libraries are instrumented and the program is not: a sanitizer's runtime has to be the
   // first library of a process, and only the dynamic linker can put it before the program's own.
   prepend("LD_PRELOAD", WEFT_SANITIZER_RUNTIME);
+#ifdef __SANITIZE_THREAD__
+  // Within a call that its runtime stands in front of, ThreadSanitizer sees no mutex: a program's
+  // calls of sockets have to meet our library first.
+  if (sockets) prepend("LD_PRELOAD", folder / "libweft-sockets.so");
+#endif
 #endif
 
   std::vector<std::string> owned = command;

@@ -69,8 +69,25 @@ void Crew::turn_polling(std::vector<Runner*> mine, bool watches) {
   }
 }
 
-void Crew::turn_sleeping(std::vector<Runner*> mine, bool watches) {
+bool Crew::sleep(const std::vector<Runner*>& mine) {
+  if (plan_.wait == Wait::Block) {
+    // A peer that is gone wakes us too: what is posted completes, with an error. So does a signal.
+    mine.front()->woken();
+    if (interrupted()) throw Interrupted();
+    return true;
+  }
   std::vector<pollfd> waiting;
+  waiting.reserve(mine.size());
+  for (const Runner* one : mine) waiting.push_back({one->descriptor(), one->events(), 0});
+  const int ready = ::poll(waiting.data(), waiting.size(), kSliceMs);
+  if (ready < 0 && errno != EINTR) fail_errno("poll");
+  for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i) {
+    if (waiting[i].revents != 0) mine[i]->woken();
+  }
+  return ready > 0;
+}
+
+void Crew::turn_sleeping(std::vector<Runner*> mine, bool watches) {
   std::uint64_t last_progress = now_ns();
   unsigned turns = 0;
   while (!mine.empty()) {
@@ -93,14 +110,7 @@ void Crew::turn_sleeping(std::vector<Runner*> mine, bool watches) {
       last_progress = now_ns();
       continue;
     }
-    waiting.clear();
-    for (const Runner* one : mine) waiting.push_back({one->descriptor(), one->events(), 0});
-    const int ready = ::poll(waiting.data(), waiting.size(), kSliceMs);
-    if (ready < 0 && errno != EINTR) fail_errno("poll");
-    for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i) {
-      if (waiting[i].revents != 0) mine[i]->woken();
-    }
-    if (ready <= 0) watch(watches, last_progress);
+    if (!sleep(mine)) watch(watches, last_progress);
   }
 }
 
@@ -110,7 +120,7 @@ void Crew::work(std::size_t thread) {
     mine.push_back(runners_[i].get());
   }
   const bool watches = thread == 0;
-  if (plan_.wait == Wait::Event) {
+  if (plan_.wait == Wait::Event || (plan_.wait == Wait::Block && plan_.over == Over::RDMA)) {
     turn_sleeping(std::move(mine), watches);
   } else {
     turn_polling(std::move(mine), watches);

@@ -99,8 +99,9 @@ class Client {
     if (plan_.over == Over::RDMA) connections_.events.emplace([this] { line_.check_peer(); });
     for (std::uint32_t i = 0; i < plan_.connections; ++i) {
       if (plan_.over == Over::TCP) {
-        connections_.runners.push_back(
-            make_tcp_runner(plan_, Side::Client, connect_socket(address, number)));
+        connections_.runners.push_back(make_tcp_runner(
+            plan_, Side::Client,
+            connect_socket(address, number, plan_.socket_buffers, plan_.congestion)));
         continue;
       }
       auto runner = RdmaRunner::make(
@@ -222,7 +223,7 @@ class Server {
       line_.put(FrameKind::Ready, {{"port", port}, {"server", describe_side()}});
     };
     if (plan_.over == Over::TCP) {
-      const Listener listener = open_listener(address);
+      const Listener listener = open_listener(address, plan_.socket_buffers, plan_.congestion);
       try {
         tell(listener.port);
         for (std::uint32_t i = 0; i < plan_.connections; ++i) {

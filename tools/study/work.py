@@ -34,6 +34,10 @@ class Work:
     inline: bool = False
     passive: str = "sleep"
     crc: str = "on"
+    buffers: int = 0
+    socket_buffers: int = 0
+    chunk: int = 0
+    congestion: str = ""
     through: str = ""  # "sockets": weft's sockets library beneath both programs
 
     def at(self, **changes):
@@ -41,7 +45,9 @@ class Work:
 
     def words(self):
         """Behind the server's address."""
-        words = ["--over", self.over] if self.over != "rdma" else ["--op", self.op]
+        words = ["--over", self.over] if self.over != "rdma" else []
+        # Over TCP messages are sent, unless they are fetched.
+        words += ["--op", self.op] if self.over == "rdma" or self.op != "send" else []
         words += ["--wait", self.wait, "--size", size_text(self.size)]
         if self.outstanding:
             words += ["--outstanding", str(self.outstanding)]
@@ -51,6 +57,14 @@ class Work:
             words += ["--signal", self.signal]
         if self.passive != "sleep":
             words += ["--passive", self.passive]
+        if self.buffers:
+            words += ["--buffers", str(self.buffers)]
+        if self.socket_buffers:
+            words += ["--socket-buffers", size_text(self.socket_buffers)]
+        if self.chunk:
+            words += ["--chunk", size_text(self.chunk)]
+        if self.congestion:
+            words += ["--congestion", self.congestion]
         if self.inline:
             words.append("--inline")
         return words

@@ -111,18 +111,18 @@ class Leader {
   /// The legs it takes to find out warm up caches and congestion windows.
   void calibrate(Leg* leg) {
     const std::uint64_t step = point_.work == Work::Requests ? point_.connections : 1;
+    // As many connections are made and ended before, too: the first of a process cost more.
+    const std::uint64_t most =
+        point_.work == Work::Connect ? kConnectionsAtOnceMax : ~std::uint64_t{0};
     for (int i = 0; i < kGrowthsMax; ++i) {
       const double took = std::max(run(*leg).seconds, 1e-7);
       const double factor = std::min(options_.seconds / took, kGrowthMax);
       if (factor <= 1.0) return;
       const auto grown = static_cast<std::uint64_t>(static_cast<double>(leg->count) * factor);
-      leg->count = std::max(leg->count, grown / step * step);
-      if (leg->work == Work::Connect && leg->count > kConnectionsAtOnceMax) {
-        leg->count = kConnectionsAtOnceMax;
-        return;
-      }
+      if (leg->count == most) return;
+      leg->count = std::min(std::max(leg->count, grown / step * step), most);
       // Near enough: the last factor is applied without another try.
-      if (factor < 2.0) return;
+      if (factor < 2.0 && leg->count < most) return;
     }
   }
 

@@ -33,6 +33,7 @@ class Plan:
     def __init__(self, quick=False, moment=False):
         self.rounds = 1 if moment else 3 if quick else 7
         self.seconds = 0.002 if moment else 0.05 if quick else 0.25
+        self.warm_up = 0 if moment else works.WARM_UP
         # How often each size of socket buffers is tried, so that a stall does not decide.
         self.tries = 0 if moment else 1 if quick else 2
         # Peers and stock programs take a second or so to start each.
@@ -110,7 +111,8 @@ class Bench:
         """One measurement: a row of `weft blast` or `ping`, or what weft_bench printed."""
         seconds = seconds or self.plan.seconds
         if not isinstance(subject, works.Program):
-            return place.measure(self.weft, subject, seconds, self.cpus)[0]
+            work = subject.at(warm_up=self.plan.warm_up)
+            return place.measure(self.weft, work, seconds, self.cpus)[0]
         words = [*place.prefixes["client"], self.program, subject.word, "--over", subject.over,
                  "--seconds", str(seconds)]
         try:

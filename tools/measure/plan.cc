@@ -251,10 +251,10 @@ class Reader {
     }
     *into = field.get<std::string>();
   }
-  void read_seconds(const char* name, double* into) {
+  void read_seconds(const char* name, double* into, double least) {
     const auto& field = take(name);
     const double value = field.is_number() ? field.get<double>() : -1;
-    if (!(value >= 0.001 && value <= kSecondsMax)) fail("the plan's {} is out of range", name);
+    if (!(value >= least && value <= kSecondsMax)) fail("the plan's {} is out of range", name);
     *into = value;
   }
   void read_sizes(const char* name, std::vector<std::uint64_t>* into) {
@@ -312,7 +312,8 @@ nlohmann::json to_json(const Plan& plan) {
           {"chunk", plan.chunk},
           {"congestion", plan.congestion},
           {"count", plan.count},
-          {"seconds", plan.seconds}};
+          {"seconds", plan.seconds},
+          {"warm_up", plan.warm_up}};
 }
 
 Plan plan_from_json(const nlohmann::json& json) {
@@ -338,7 +339,8 @@ Plan plan_from_json(const nlohmann::json& json) {
   reader.read("chunk", &plan.chunk, 0, kSizeMax);
   reader.read_name("congestion", &plan.congestion);
   reader.read("count", &plan.count, 0, kCountMax);
-  reader.read_seconds("seconds", &plan.seconds);
+  reader.read_seconds("seconds", &plan.seconds, kSecondsMin);
+  reader.read_seconds("warm_up", &plan.warm_up, 0);
   reader.finish();
   if (const auto reason = refusal(plan); !reason.empty()) fail("{}", reason);
   return plan;

@@ -32,7 +32,7 @@ inline constexpr std::uint32_t kConnectionsMax = 256;
 inline constexpr std::uint32_t kThreadsMax = 64;
 inline constexpr std::size_t kSizesMax = 256;
 inline constexpr std::uint64_t kCountMax = 1'000'000'000;
-inline constexpr double kSecondsMax = 3600;
+inline constexpr double kSecondsMin = 0.001, kSecondsMax = 3600;
 /// Buffers of one side of one run, all connections together.
 inline constexpr std::uint64_t kMemoryMax = std::uint64_t{4} << 30;
 
@@ -69,6 +69,7 @@ struct Plan {
   std::string congestion;            ///< control of it; empty: the system's
   std::uint64_t count = 0;  ///< messages (or round trips) of each connection; 0: by `seconds`
   double seconds = 1;       ///< of one measurement, about
+  double warm_up = 0;       ///< seconds that unmeasured legs before it take, at least
 
   std::uint32_t buffer_count() const { return buffers == 0 ? outstanding : buffers; }
   /// Those that messages arrive in. Verified ones stay in a receive's own place until they were

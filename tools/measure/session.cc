@@ -113,24 +113,10 @@ class Client {
   }
 
   void measure_size(std::uint64_t octets) {
-    std::uint64_t count = first_count(plan_, octets);
-    Row unmeasured;
-    run_leg(octets, count, unmeasured);
-    if (plan_.count > 0) {
-      count = plan_.count;
-    } else {
-      // Until a leg is long enough to tell how many messages the wanted time takes.
-      for (int i = 0; i < kGrowthsMax && unmeasured.client.seconds < plan_.seconds / 10; ++i) {
-        const double missing = plan_.seconds / 5 / std::max(unmeasured.client.seconds, 1e-7);
-        count = std::min(
-            static_cast<std::uint64_t>(static_cast<double>(count) * std::clamp(missing, 2.0, 16.0)),
-            kCountMax);
-        run_leg(octets, count, unmeasured);
-      }
-      const double fitting =
-          static_cast<double>(count) * plan_.seconds / std::max(unmeasured.client.seconds, 1e-7);
-      count = static_cast<std::uint64_t>(std::clamp(fitting, 1.0, static_cast<double>(kCountMax)));
-    }
+    const double rate = warm_up(octets);
+    const auto fitting =
+        std::clamp(rate * plan_.seconds, 1.0, static_cast<double>(kCountMax));
+    const auto count = plan_.count > 0 ? plan_.count : static_cast<std::uint64_t>(fitting);
     for (auto& runner : connections_.runners) {
       std::vector<std::uint64_t> room;
       room.reserve(std::min(options_.raw_max, count));
@@ -148,6 +134,27 @@ class Client {
     row.complete = true;
     collect(row);
     told_(run_, row);
+  }
+
+  /// Unmeasured legs: for as long as was asked for, and until one is long enough to tell how many
+  /// messages the wanted time takes. Returns the last one's messages per second.
+  double warm_up(std::uint64_t octets) {
+    const double long_enough = plan_.count > 0 ? 0 : plan_.seconds / 10;
+    std::uint64_t count = first_count(plan_, octets);
+    double warmed = 0, rate = 0;
+    for (int i = 0; i <= kGrowthsMax; ++i) {
+      Row unmeasured;
+      run_leg(octets, count, unmeasured);
+      const double took = std::max(unmeasured.client.seconds, 1e-7);
+      warmed += took;
+      rate = static_cast<double>(count) / took;
+      if (took >= long_enough && warmed >= plan_.warm_up) break;
+      const double next = std::max(took < long_enough ? 2 * long_enough : took,
+                                   plan_.warm_up - warmed);
+      const double growth = std::clamp(next / took, 1.0, 16.0);
+      count = std::min(static_cast<std::uint64_t>(static_cast<double>(count) * growth), kCountMax);
+    }
+    return rate;
   }
 
   /// Fills `row`, as far as it came if it throws.

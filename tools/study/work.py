@@ -38,6 +38,7 @@ class Work:
     socket_buffers: int = 0
     chunk: int = 0
     congestion: str = ""
+    warm_up: float = 0
     through: str = ""  # "sockets": weft's sockets library beneath both programs
 
     def at(self, **changes):
@@ -63,6 +64,8 @@ class Work:
             words += ["--socket-buffers", size_text(self.socket_buffers)]
         if self.chunk:
             words += ["--chunk", size_text(self.chunk)]
+        if self.warm_up:
+            words += ["--warm-up", str(self.warm_up)]
         if self.congestion:
             words += ["--congestion", self.congestion]
         if self.inline:

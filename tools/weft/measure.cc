@@ -193,9 +193,13 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
       ->check(CLI::Range(std::uint64_t{1}, measure::kCountMax))
       ->group(kWork);
   app.add_option("--time", options.plan.seconds, "or: about so many seconds each")
-      ->check(CLI::Range(0.001, measure::kSecondsMax))
+      ->check(CLI::Range(measure::kSecondsMin, measure::kSecondsMax))
       ->capture_default_str()
       ->excludes("--count")
+      ->group(kWork);
+  app.add_option("--warm-up", options.plan.warm_up,
+                 "seconds at least of what is not measured, before each measurement")
+      ->check(CLI::Range(0.0, measure::kSecondsMax))
       ->group(kWork);
   choice("--wait", options.wait, choices<measure::Wait>(),
          "poll: busy; event: sleep until notified; memory (ping by write): busy, looking at the "

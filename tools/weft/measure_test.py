@@ -108,6 +108,7 @@ def refusals():
     usage(["blast", HOST, "--post", "list:x"], "--post takes")
     usage(["blast", HOST, "--raw", "5", "--json", "-"], "--raw is for ping")
     usage(["blast", HOST, "--size", "256M", "--outstanding", "64"], "more than 4 GiB")
+    usage(["blast", HOST, "--warm-up", "-1"], "--warm-up")
     usage(["blast", HOST, "--chunk", "64K"], "they need --over tcp")
     usage(["blast", HOST, "--over", "tcp", "--chunk", "0"], "--chunk takes 1 to 256M")
     usage(["blast", HOST, "--over", "tcp", "--congestion", "a/b"], "a name such as cubic")
@@ -239,6 +240,20 @@ def derived_figures():
                         ["--over", "tcp"]):
             recompute(json.loads(server.measure(
                 *options, "--wait", "event", "-n", "500", "--size", "1,4K", "--json", "-")))
+
+
+def warm_up():
+    """It is not in the figures, and what is measured is as long as ever."""
+    with Server("ping", "--persistent") as server:
+        for length in (["-n", "50"], ["--time", "0.01"]):
+            began = time.monotonic()
+            report = json.loads(server.measure("--over", "tcp", *length, "--warm-up", "1",
+                                               "--json", "-"))
+            took = time.monotonic() - began
+            check(took >= 1, f"a warm-up of 1 s took {took} s")
+            row = report["results"][0]
+            check(row["seconds"] < 0.9, f"{length} after a warm-up: {row['seconds']} s")
+            check(length[0] != "-n" or row["messages"] == 50, f"{row['messages']} messages of 50")
 
 
 def reports():
@@ -373,7 +388,7 @@ def foreign_peers():
                   f"a server that says {answer}: {client.returncode} and:\n{output}")
 
 
-CASES = (refusals, ping_every_operation, blast_every_operation, derived_figures, reports,
+CASES = (refusals, ping_every_operation, blast_every_operation, derived_figures, warm_up, reports,
          one_shot_server, client_that_cannot,
          killed_ends, interrupted_client, foreign_peers)
 for case in CASES:

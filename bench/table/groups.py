@@ -21,6 +21,7 @@ from rounds import compared, in_rounds
 
 HERE = Path(__file__).resolve().parent
 PROGRAM_PATIENCE = 300
+VERIFY_SECONDS = 0.01
 
 
 class Failed(Exception):
@@ -90,6 +91,9 @@ class Bench:
             return {**made, **compared([1] * len(values), values)}
         tcp = self.plain(place, point, congestion)
         subjects = {"tcp": tcp, "rdma": point.of(crc)}
+        for subject in subjects.values():
+            if not isinstance(subject, works.Program):
+                place.measure(self.weft, works.verified(subject), VERIFY_SECONDS, self.cpus)
         reports = in_rounds(subjects, self.plan.rounds,
                             lambda name: self.once(place, subjects[name]))
         made |= compared(*([point.kind.value(report) for report in reports[name]]

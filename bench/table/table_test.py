@@ -96,6 +96,15 @@ class Points(unittest.TestCase):
         self.assertEqual(point.tcp, works.Program("requests:1000", "tcp"))
         self.assertIsNone(works.parse("idle-memory:1000").tcp)
 
+    def test_what_is_verified_has_buffers_for_all_that_is_on_its_way(self):
+        for name in works.KINDS:
+            point = works.parse(f"{name}:1M" if name.endswith("cold") else f"{name}:64x4")
+            for side in (point.rdma, point.tcp):
+                if isinstance(side, works.Work):
+                    side = works.verified(side)
+                    self.assertIn("--verify", side.words())
+                    self.assertTrue(side.buffers == 0 or side.buffers >= side.outstanding, name)
+
     def test_what_is_no_point_is_refused(self):
         for text in ("", "write-bw", "write-bw:", "write-bw:64k", "sendfile:64K", "write-bw:64Kx"):
             with self.assertRaises(ValueError):
@@ -151,12 +160,13 @@ class Measuring(unittest.TestCase):
         self.assertEqual((row["work"], row["octets"], row["unit"]), ("write-bw", 65536, "GB/s"))
         tries = len(place.asked)
         bench.measure("off", place, ["send-bw:64K"])  # the same plain stream
-        self.assertEqual(len(place.asked) - tries, 2 * bench.plan.rounds)
+        self.assertEqual(len(place.asked) - tries, 2 + 2 * bench.plan.rounds)
 
     def test_a_ping_pong_has_nothing_to_choose(self):
         place, bench = MadeUpPlace(), self.bench()
         row = bench.measure("on", place, ["write-lat:8"], congestion="reno")["on/write-lat:8"]
-        self.assertEqual(len(place.asked), 2 * bench.plan.rounds)
+        self.assertEqual([work.verify for work, _ in place.asked],
+                         [True] * 2 + [False] * 2 * bench.plan.rounds)
         self.assertEqual(row["ratio"], 1)
         self.assertEqual({work.congestion for work, _ in place.asked if work.over == "tcp"},
                          {"reno"})

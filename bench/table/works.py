@@ -116,6 +116,15 @@ KINDS = {
 }
 
 
+def verified(work):
+    """The same with every octet looked at. Then each message that is on its way has a buffer of its
+    own, and a Read is looked at when it completes."""
+    if work.tool == "ping":
+        return work.at(verify=True)
+    return work.at(verify=True, signal="full",
+                   buffers=work.buffers if work.buffers >= work.outstanding > 0 else 0)
+
+
 def listed(many):
     return f"list:{many}" if many > 1 else "single"
 

@@ -183,7 +183,8 @@ TEST(Cpus, AreListsAndRanges) {
 TEST(PlanAsJson, ComesBackAsItWas) {
   Plan plan = changed(blast(), [](Plan& p) {
     p.sizes = {1, 77, 256u << 20};
-    p.outstanding = 1, p.connections = 2, p.threads = 2, p.count = 5, p.seconds = 0.25, p.warm_up = 0.5;
+    p.outstanding = 1, p.connections = 2, p.threads = 2, p.count = 5, p.seconds = 0.25,
+    p.warm_up = 0.5;
     p.wait = Wait::Event;
   });
   EXPECT_EQ(to_json(plan_from_json(to_json(plan))), to_json(plan));

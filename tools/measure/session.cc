@@ -114,8 +114,7 @@ class Client {
 
   void measure_size(std::uint64_t octets) {
     const double rate = warm_up(octets);
-    const auto fitting =
-        std::clamp(rate * plan_.seconds, 1.0, static_cast<double>(kCountMax));
+    const auto fitting = std::clamp(rate * plan_.seconds, 1.0, static_cast<double>(kCountMax));
     const auto count = plan_.count > 0 ? plan_.count : static_cast<std::uint64_t>(fitting);
     for (auto& runner : connections_.runners) {
       std::vector<std::uint64_t> room;
@@ -149,8 +148,8 @@ class Client {
       warmed += took;
       rate = static_cast<double>(count) / took;
       if (took >= long_enough && warmed >= plan_.warm_up) break;
-      const double next = std::max(took < long_enough ? 2 * long_enough : took,
-                                   plan_.warm_up - warmed);
+      const double next =
+          std::max(took < long_enough ? 2 * long_enough : took, plan_.warm_up - warmed);
       const double growth = std::clamp(next / took, 1.0, 16.0);
       count = std::min(static_cast<std::uint64_t>(static_cast<double>(count) * growth), kCountMax);
     }

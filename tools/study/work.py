@@ -39,6 +39,7 @@ class Work:
     chunk: int = 0
     congestion: str = ""
     warm_up: float = 0
+    verify: bool = False
     through: str = ""  # "sockets": weft's sockets library beneath both programs
 
     def at(self, **changes):
@@ -68,8 +69,8 @@ class Work:
             words += ["--warm-up", str(self.warm_up)]
         if self.congestion:
             words += ["--congestion", self.congestion]
-        if self.inline:
-            words.append("--inline")
+        words += ["--inline"] if self.inline else []
+        words += ["--verify"] if self.verify else []
         return words
 
     def name(self):

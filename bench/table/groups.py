@@ -60,7 +60,7 @@ class Bench:
         self.busy_poll = str(Path(build) / "lib" / "libbusy_poll.so")
         self.plan, self.tell = plan, tell
         self.cpus = cpus_for_sides()
-        self.socket_buffers = {}  # of (place, plain work): those that served it best
+        self.socket_buffers = {}  # of (network, plain work): those that served it best
 
     def find(self, program):
         """Where a program is, one of the build before one of the system; None: nowhere."""
@@ -138,7 +138,7 @@ class Bench:
         work = work.at(congestion=congestion)
         if work.tool == "ping" or not self.plan.tries:
             return work
-        key = place.name, work.name()
+        key = place.network, work.name()
         if key not in self.socket_buffers:
             choices = [work.at(socket_buffers=octets) for octets in works.SOCKET_BUFFERS]
             tried = in_rounds(choices, self.plan.tries,

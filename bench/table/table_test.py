@@ -129,7 +129,7 @@ class Rounds(unittest.TestCase):
 
 class MadeUpPlace:
     """Measures at once: streams by their socket buffers, all else alike."""
-    name = "made up"
+    network = "made up"
 
     def __init__(self, fails=""):
         self.asked, self.fails = [], fails

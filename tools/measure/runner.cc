@@ -101,15 +101,15 @@ void Crew::turn_sleeping(std::vector<Runner*> mine, bool watches) {
       }
       return moved;
     };
-    bool moved = step_all();
+    const bool before = step_all();
     std::erase_if(mine, [](const Runner* one) { return one->done(); });
     if (mine.empty()) return;
     for (Runner* one : mine) one->arm();
-    moved |= step_all();  // what came before the arming brings no event
-    if (moved) {
-      last_progress = now_ns();
-      continue;
-    }
+    const bool after = step_all();
+    if (before || after) last_progress = now_ns();
+    // What came before the arming brings no event. Else the next thing is to sleep: to arm a second
+    // time without one tells weft that its own thread is needed.
+    if (after) continue;
     if (!sleep(mine)) watch(watches, last_progress);
   }
 }

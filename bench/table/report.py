@@ -122,7 +122,7 @@ def setup_lines(setup):
     yield f"software  Linux {setup['kernel']}, {setup['compiler']}, commit {setup['commit']}"
     yield (f"network   loopback, congestion control {setup['congestion_control']}; the system's "
            f"own is {setup['system_congestion_control']}")
-    yield (f"method    {setup['rounds']} rounds of TCP then weft, {setup['seconds']} s each; a "
+    yield (f"method    {setup['rounds']} rounds of TCP and weft, {setup['seconds']} s each; a "
            "figure is the median of the ratios within a round")
 
 

@@ -1,31 +1,28 @@
 // Each leg has as many trips alone as beside the stream, so the rise is one of the same minute.
 #include "bench/beside.h"
 
-#include "measure/statistics.h"
+#include "measure/histogram.h"
 
 namespace weft::bench {
 namespace {
 
-class Beside final : public Medium {
+class Beside final : public End {
  public:
   Beside(std::unique_ptr<BesidePair> pair, Control& control)
       : pair_(std::move(pair)), control_(control) {}
-
-  void prepare(const Leg&, Role) override {}
 
   Sample lead(const Leg& leg) override {
     Sample sample;
     std::uint64_t fed = 0;
     const std::uint64_t begin = now_ns();
-    std::vector<std::uint32_t> alone = pings(leg, 0, [] {});
+    const Histogram alone = pings(leg, 0, [] {});
     const std::uint64_t middle = now_ns();
-    sample.trips_ns = pings(leg, leg.count, [&] { fed += pair_->feed(); });
+    const Histogram beside = pings(leg, leg.count, [&] { fed += pair_->feed(); });
     const std::uint64_t end = now_ns();
     control_.put(fed);
     pair_->end_feeding();
     sample.seconds = static_cast<double>(end - begin) * 1e-9;
-    std::vector<std::uint32_t> beside = sample.trips_ns;
-    sample.value = percentile_us(beside, 0.99) - percentile_us(alone, 0.99);
+    sample.value = (beside.percentile(0.99) - alone.percentile(0.99)) * 1e-3;
     sample.bulk = static_cast<double>(fed) / static_cast<double>(end - middle);
     return sample;
   }
@@ -40,18 +37,17 @@ class Beside final : public Medium {
 
  private:
   template <typename Meanwhile>
-  std::vector<std::uint32_t> pings(const Leg& leg, std::uint64_t first, Meanwhile meanwhile) {
-    std::vector<std::uint32_t> trips;
-    trips.reserve(leg.count);
+  Histogram pings(const Leg& leg, std::uint64_t first, Meanwhile meanwhile) {
+    Histogram halves;
     std::uint64_t last = now_ns();
     for (std::uint64_t trip = first; trip < first + leg.count; ++trip) {
       pair_->send_ping(trip_mark(leg, trip));
       while (!pair_->has_ping(trip_mark(leg, trip))) meanwhile();
       const std::uint64_t now = now_ns();
-      trips.push_back(static_cast<std::uint32_t>((now - last) / 2));
+      halves.add((now - last) / 2);
       last = now;
     }
-    return trips;
+    return halves;
   }
 
   std::unique_ptr<BesidePair> pair_;
@@ -60,7 +56,7 @@ class Beside final : public Medium {
 
 }  // namespace
 
-std::unique_ptr<Medium> make_beside(std::unique_ptr<BesidePair> pair, Control& control) {
+std::unique_ptr<End> make_beside(std::unique_ptr<BesidePair> pair, Control& control) {
   return std::make_unique<Beside>(std::move(pair), control);
 }
 

@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "bench/medium.h"
+#include "bench/end.h"
 
 namespace weft::bench {
 
-inline constexpr std::size_t kBulkOctets = 64 * 1024;  ///< of one message of the bulk stream
-inline constexpr std::size_t kPingOctets = sizeof(std::uint64_t);
+inline constexpr std::uint32_t kBulkOctets = 64 * 1024;  ///< of one message of the bulk stream
+inline constexpr std::uint32_t kPingOctets = sizeof(std::uint64_t);
 
 /// One end of both connections over some medium. Only the ends of feeding and of draining wait.
 class BesidePair {
@@ -29,6 +29,6 @@ class BesidePair {
 };
 
 /// The loop around it, which is the same for all media.
-std::unique_ptr<Medium> make_beside(std::unique_ptr<BesidePair> pair, Control& control);
+std::unique_ptr<End> make_beside(std::unique_ptr<BesidePair> pair, Control& control);
 
 }  // namespace weft::bench

@@ -6,18 +6,26 @@
 #include <vector>
 
 #include "bench/beside.h"
-#include "bench/media.h"
-#include "bench/sockets.h"
+#include "measure/sockets.h"
 
 namespace weft::bench {
 namespace {
 
+int open_connection(const Place& place) {
+  if (place.role == Role::Leader) {
+    return connect_socket(place.address, place.control.get<std::uint16_t>());
+  }
+  const Listener listener = open_listener(place.address);
+  place.control.put(listener.port);
+  const int fd = accept_socket(listener.fd);
+  ::close(listener.fd);
+  return fd;
+}
+
 class BesideTCP final : public BesidePair {
  public:
-  BesideTCP(Medium::Role role, const std::string& address, Control& control)
-      : ping_(open_connection(role, address, control, 0, {})),
-        bulk_(open_connection(role, address, control, 0, {})),
-        octets_(kBulkOctets) {}
+  explicit BesideTCP(const Place& place)
+      : ping_(open_connection(place)), bulk_(open_connection(place)), octets_(kBulkOctets) {}
   ~BesideTCP() override {
     ::close(ping_);
     ::close(bulk_);
@@ -72,9 +80,8 @@ class BesideTCP final : public BesidePair {
 
 }  // namespace
 
-std::unique_ptr<Medium> make_beside_tcp(Medium::Role role, const std::string& address,
-                                        Control& control) {
-  return make_beside(std::make_unique<BesideTCP>(role, address, control), control);
+std::unique_ptr<End> make_beside_tcp(const Place& place) {
+  return make_beside(std::make_unique<BesideTCP>(place), place.control);
 }
 
 }  // namespace weft::bench

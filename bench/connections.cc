@@ -9,10 +9,9 @@
 #include <array>
 #include <fstream>
 
-#include "bench/connections.h"
+#include "bench/end.h"
 #include "bench/fleet.h"
-#include "bench/media.h"
-#include "bench/sockets.h"
+#include "measure/sockets.h"
 
 namespace weft::bench {
 namespace {
@@ -34,22 +33,21 @@ void exchange(bool first, int fd) {
   if (!first) say();
 }
 
-class ConnectTCP final : public Medium {
+class ConnectTCP final : public End {
  public:
-  ConnectTCP(Role role, const std::string& address, Control& control) : address_(address) {
-    if (role == Role::Leader) {
-      port_ = control.get<std::uint16_t>();
+  explicit ConnectTCP(const Place& place) : address_(place.address) {
+    fds_.reserve(kConnectionsAtOnceMax);
+    if (place.role == Role::Leader) {
+      port_ = place.control.get<std::uint16_t>();
     } else {
-      const Listener listener = open_listener(address);
+      const Listener listener = open_listener(place.address);
       listener_ = listener.fd;
-      control.put(listener.port);
+      place.control.put(listener.port);
     }
   }
   ~ConnectTCP() override {
     if (listener_ >= 0) ::close(listener_);
   }
-
-  void prepare(const Leg& leg, Role) override { fds_.reserve(leg.count); }
 
   Sample lead(const Leg& leg) override {
     const std::uint64_t begin = now_ns();
@@ -82,12 +80,11 @@ class ConnectTCP final : public Medium {
   std::vector<int> fds_;
 };
 
-class ConnectRDMA final : public Medium {
+class ConnectRDMA final : public End {
  public:
-  ConnectRDMA(Role role, const std::string& address, Control& control)
-      : fleet_(role, address, control, {.connections_max = kConnectionsAtOnceMax}) {}
+  explicit ConnectRDMA(const Place& place)
+      : fleet_(place, {.connections_max = kConnectionsAtOnceMax}) {}
 
-  void prepare(const Leg&, Role) override {}
   Sample lead(const Leg& leg) override {
     const std::uint64_t took = fleet_.grow(leg.count);
     fleet_.disband();
@@ -113,15 +110,13 @@ double private_octets() {
   return kib * 1024;
 }
 
-/// Every leg adds leg.count connections to those there are, and leaves them idle.
-class IdleRDMA final : public Medium {
+/// Every leg adds leg.connections to those there are, and leaves them idle.
+class IdleRDMA final : public End {
  public:
-  IdleRDMA(Role role, const std::string& address, Control& control)
-      : control_(control),
-        fleet_(role, address, control,
-               {.connections_max = (kIdleRoundsMax + 1) * kIdleConnectionsMax}) {}
+  explicit IdleRDMA(const Place& place)
+      : control_(place.control),
+        fleet_(place, {.connections_max = (kIdleLegs + 1) * kIdleConnectionsMax}) {}
 
-  void prepare(const Leg&, Role) override {}
   Sample lead(const Leg& leg) override {
     Sample sample;
     const double mine = measure(leg);
@@ -133,8 +128,8 @@ class IdleRDMA final : public Medium {
  private:
   double measure(const Leg& leg) {
     const double before = private_octets();
-    fleet_.grow(leg.count);
-    return (private_octets() - before) / static_cast<double>(leg.count);
+    fleet_.grow(leg.connections);
+    return (private_octets() - before) / static_cast<double>(leg.connections);
   }
 
   Control& control_;
@@ -143,14 +138,14 @@ class IdleRDMA final : public Medium {
 
 }  // namespace
 
-std::unique_ptr<Medium> make_connecting(MediumKind kind, Medium::Role role,
-                                        const std::string& address, Control& control) {
-  if (kind == MediumKind::TCP) return std::make_unique<ConnectTCP>(role, address, control);
-  return std::make_unique<ConnectRDMA>(role, address, control);
+std::unique_ptr<End> make_connect_tcp(const Place& place) {
+  return std::make_unique<ConnectTCP>(place);
 }
-
-std::unique_ptr<Medium> make_idle(Medium::Role role, const std::string& address, Control& control) {
-  return std::make_unique<IdleRDMA>(role, address, control);
+std::unique_ptr<End> make_connect_rdma(const Place& place) {
+  return std::make_unique<ConnectRDMA>(place);
+}
+std::unique_ptr<End> make_idle_rdma(const Place& place) {
+  return std::make_unique<IdleRDMA>(place);
 }
 
 }  // namespace weft::bench

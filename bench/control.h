@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <type_traits>
 
-#include "bench/leg.h"
+#include "bench/work.h"
 
 namespace weft::bench {
 

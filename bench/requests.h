@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-#include "bench/leg.h"
+#include <vector>
+
+#include "bench/work.h"
 
 namespace weft::bench {
 
@@ -21,7 +23,8 @@ static_assert(sizeof(Request) == kAnswerOctets);
 /// has one request open at a time.
 class RequestBook {
  public:
-  RequestBook(const Leg& leg) : numbers_(leg.batch, 0), each_(leg.count / leg.batch) {}
+  explicit RequestBook(const Leg& leg)
+      : numbers_(leg.connections, 0), each_(leg.count / leg.connections) {}
 
   std::uint64_t left() const { return numbers_.size() * each_ - done_; }
   /// Checks one that arrived, a request or its answer. True: there is another after it.

@@ -8,8 +8,8 @@
 #include <array>
 #include <cstring>
 
+#include "bench/end.h"
 #include "bench/fleet.h"
-#include "bench/media.h"
 #include "bench/requests.h"
 #include "measure/verbs_calls.h"
 
@@ -29,20 +29,18 @@ constexpr std::size_t slots_for(std::size_t connections) {
 }
 
 FleetShape shape(std::size_t connections) {
-  return {.connections_max = static_cast<std::uint32_t>(connections),
-          .send_depth = kSendDepth,
-          .receive_depth = static_cast<std::uint32_t>(slots_for(connections)),
-          .sges_max = 2,
-          .inline_octets = kAnswerOctets};
+  return {.connections_max = connections,
+          .link = {.send_depth = kSendDepth, .inline_octets = kAnswerOctets, .sges_max = 2},
+          .receive_depth = static_cast<std::uint32_t>(slots_for(connections))};
 }
 
-class RequestsRDMA final : public Medium {
+class RequestsRDMA final : public End {
  public:
-  RequestsRDMA(Role role, const std::string& address, Control& control, std::size_t connections)
-      : slot_octets_(role == Role::Follower ? kRequestOctets : kAnswerOctets),
+  RequestsRDMA(const Place& place, std::size_t connections)
+      : slot_octets_(place.role == Role::Follower ? kRequestOctets : kAnswerOctets),
         memory_octets_(kBodyOctets + connections * sizeof(Request) +
                        slots_for(connections) * slot_octets_),
-        fleet_(role, address, control, shape(connections)),
+        fleet_(place, shape(connections)),
         unsignalled_(connections, 0) {
     void* mapped =
         ::mmap(nullptr, memory_octets_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -61,8 +59,6 @@ class RequestsRDMA final : public Medium {
     if (mr_ != nullptr) ::ibv_dereg_mr(mr_);
     ::munmap(memory_, memory_octets_);
   }
-
-  void prepare(const Leg&, Role) override {}
 
   Sample lead(const Leg& leg) override {
     RequestBook book(leg);
@@ -156,9 +152,8 @@ class RequestsRDMA final : public Medium {
 
 }  // namespace
 
-std::unique_ptr<Medium> make_requests_rdma(Medium::Role role, const std::string& address,
-                                           Control& control, std::size_t connections) {
-  return std::make_unique<RequestsRDMA>(role, address, control, connections);
+std::unique_ptr<End> make_requests_rdma(const Place& place, std::uint64_t connections) {
+  return std::make_unique<RequestsRDMA>(place, connections);
 }
 
 }  // namespace weft::bench

@@ -8,33 +8,32 @@
 #include <cerrno>
 #include <cstring>
 
-#include "bench/media.h"
+#include "bench/end.h"
 #include "bench/requests.h"
-#include "bench/sockets.h"
+#include "measure/sockets.h"
 
 namespace weft::bench {
 namespace {
 
 constexpr int kEventsMax = 256;
 
-class RequestsTCP final : public Medium {
+class RequestsTCP final : public End {
  public:
-  RequestsTCP(Role role, const std::string& address, Control& control, std::size_t connections) {
+  RequestsTCP(const Place& place, std::size_t connections) {
+    message_.fill(std::byte{0x5A});
     epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
     if (epoll_ < 0) fail_errno("epoll_create1");
     fds_.reserve(connections);
-    if (role == Role::Follower) {
-      accept_all(address, control, connections);
+    if (place.role == Role::Follower) {
+      accept_all(place, connections);
     } else {
-      connect_all(address, control, connections);
+      connect_all(place, connections);
     }
   }
   ~RequestsTCP() override {
     for (const int fd : fds_) close_at_once(fd);
     ::close(epoll_);
   }
-
-  void prepare(const Leg&, Role) override { message_.fill(std::byte{0x5A}); }
 
   Sample lead(const Leg& leg) override {
     RequestBook book(leg);
@@ -108,16 +107,16 @@ class RequestsTCP final : public Medium {
     if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) fail_errno("epoll_ctl");
   }
 
-  void accept_all(const std::string& address, Control& control, std::size_t connections) {
-    const Listener listener = open_listener(address);
-    control.put(listener.port);
+  void accept_all(const Place& place, std::size_t connections) {
+    const Listener listener = open_listener(place.address);
+    place.control.put(listener.port);
     while (fds_.size() < connections) add(accept_socket(listener.fd));
     ::close(listener.fd);
   }
 
-  void connect_all(const std::string& address, Control& control, std::size_t connections) {
-    const auto port = control.get<std::uint16_t>();
-    while (fds_.size() < connections) add(connect_socket(address, port));
+  void connect_all(const Place& place, std::size_t connections) {
+    const auto port = place.control.get<std::uint16_t>();
+    while (fds_.size() < connections) add(connect_socket(place.address, port));
   }
 
   int epoll_ = -1;
@@ -127,9 +126,8 @@ class RequestsTCP final : public Medium {
 
 }  // namespace
 
-std::unique_ptr<Medium> make_requests_tcp(Medium::Role role, const std::string& address,
-                                          Control& control, std::size_t connections) {
-  return std::make_unique<RequestsTCP>(role, address, control, connections);
+std::unique_ptr<End> make_requests_tcp(const Place& place, std::uint64_t connections) {
+  return std::make_unique<RequestsTCP>(place, connections);
 }
 
 }  // namespace weft::bench

@@ -1,21 +1,27 @@
-"""What is measured, group by group: how weft_bench is called, and what it printed.
+"""What is measured, group by group, each point in rounds of plain TCP and weft.
 
-Each group yields measurements: {"on/write-bw:64K": row of weft_bench}. A group that cannot run
-yields its names with {"missing": why}. Failing is another thing: Failed ends the run.
+Each group yields measurements: {"on/write-bw:64K": figures}. A group that cannot run yields its
+names with {"missing": why}. Failing is another thing: Failed ends the run.
 """
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import rows
-import shared  # finds networks
-from networks import Impossible, Link, Network, run
+import shared  # finds medium, networks and rounds
+import works
+from medium import (Failed as NotMeasured, clean_environment, cpus_for_sides, machines_loopback,
+                    own_loopback, veth)
+from networks import Impossible, run
+from rounds import compared, in_rounds
 
 HERE = Path(__file__).resolve().parent
-GROUP_SECONDS_MAX = 600
+PROGRAM_PATIENCE = 300
+VERIFY_SECONDS = 0.01
 
 
 class Failed(Exception):
@@ -23,11 +29,14 @@ class Failed(Exception):
 
 
 class Plan:
-    """How much of everything: rounds, and the length of each leg."""
+    """How much of everything: rounds, and the length of each measurement."""
 
     def __init__(self, quick=False, moment=False):
         self.rounds = 1 if moment else 3 if quick else 7
         self.seconds = 0.002 if moment else 0.05 if quick else 0.25
+        self.warm_up = 0 if moment else works.WARM_UP
+        # How often each size of socket buffers is tried, so that a stall does not decide.
+        self.tries = 0 if moment else 1 if quick else 2
         # Peers and stock programs take a second or so to start each.
         self.program_rounds = 1 if quick or moment else 7
         self.program_seconds = 0.02 if moment else 0.3 if quick else 1.0
@@ -43,72 +52,100 @@ class Plan:
 
 
 class Bench:
-    """Runs weft_bench; knows where it is and how people are told what is under way."""
+    """Measures points; knows where the programs are and how people are told what is under way."""
 
     def __init__(self, build, plan, tell):
         self.program = str(Path(build) / "bin" / "weft_bench")
         self.weft = str(Path(build) / "bin" / "weft")
         self.busy_poll = str(Path(build) / "lib" / "libbusy_poll.so")
         self.plan, self.tell = plan, tell
-        self.setups = {}
+        self.cpus = cpus_for_sides()
+        self.socket_buffers = {}  # of (network, plain work): those that served it best
 
     def find(self, program):
         """Where a program is, one of the build before one of the system; None: nowhere."""
         built = Path(self.program).with_name(program)
         return str(built) if built.exists() else shutil.which(program)
 
-    def words(self, points, crc="on", rounds=None, seconds=None, options=()):
-        plan = self.plan
-        return [self.program, "--lines", "--crc", crc, "--rounds", str(rounds or plan.rounds),
-                "--seconds", str(seconds or plan.seconds), "--points", ",".join(points), *options]
-
-    def measure(self, group, points, crc="on", prefix=(), options=(), **lengths):
-        """{"GROUP/POINT": row} of all `points`."""
-        real = {self.plan.point(point): point for point in points}
+    def measure(self, group, place, points, crc="on", congestion=""):
+        """{"GROUP/POINT": figures} of all `points`. congestion: of plain sockets; else the
+        place's."""
         found = {}
-        words = [*prefix, *self.words(real, crc, options=options, **lengths)]
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, env=clean_environment())
-        with process:
+        for name in points:
+            self.tell(f"{group}/{name}")
             try:
-                for line in process.stdout:
-                    message = json.loads(line)
-                    if "setup" in message:
-                        self.setups[group] = message["setup"]
-                        continue
-                    point = real[point_of(message)]
-                    found[f"{group}/{point}"] = message
-                    self.tell(f"{group}/{point}")
-                errors = process.stderr.read()
-            finally:
-                if process.poll() is None:
-                    process.terminate()
-        if process.returncode != 0:
-            reason = errors.strip() or f"weft_bench ended with {process.returncode}"
-            raise Failed(f"{group}: {reason}")
-        absent = [point for point in points if f"{group}/{point}" not in found]
-        if absent:
-            raise Failed(f"{group}: weft_bench printed nothing for {', '.join(absent)}")
+                found[f"{group}/{name}"] = self.figures(place, works.parse(self.plan.point(name)),
+                                                        crc, congestion)
+            except NotMeasured as reason:
+                if not name.startswith(FRAGILE):
+                    raise Failed(f"{group}/{name}: {reason}") from None
+                found[f"{group}/{name}"] = {"missing": str(reason)}
         return found
 
+    def figures(self, place, point, crc, congestion):
+        made = {"work": point.work, "octets": point.octets, "batch": point.many,
+                "unit": point.kind.unit}
+        if point.tcp is None:
+            # Of weft alone; rounds are the program's own.
+            values = self.once(place, point.of(crc))["values"]
+            return {**made, **compared([1] * len(values), values)}
+        tcp = self.plain(place, point, congestion)
+        subjects = {"tcp": tcp, "rdma": point.of(crc)}
+        for subject in subjects.values():
+            if not isinstance(subject, works.Program):
+                place.measure(self.weft, works.verified(subject), VERIFY_SECONDS, self.cpus)
+        reports = in_rounds(subjects, self.plan.rounds,
+                            lambda name: self.once(place, subjects[name]))
+        made |= compared(*([point.kind.value(report) for report in reports[name]]
+                           for name in subjects))
+        made["tcp_buffer"] = getattr(tcp, "socket_buffers", 0)
+        if point.kind.stream:
+            made["cpu"] = compared(*([works.used(report, "client", "server")
+                                      for report in reports[name]] for name in subjects))
+        if "bulk" in reports["tcp"][0]:
+            for name, found in reports.items():
+                made[f"{name}_bulk"] = statistics.median(report["bulk"] for report in found)
+        if "one_way_us" in reports["tcp"][0]:
+            for name, found in reports.items():
+                made[f"{name}_p99"] = statistics.median(report["one_way_us"]["p99"]
+                                                        for report in found)
+        return made
 
-def clean_environment():
-    """Without settings of weft's: those of the caller's shell would change what is measured."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("WEFT_")}
+    def once(self, place, subject, seconds=None):
+        """One measurement: a row of `weft blast` or `ping`, or what weft_bench printed."""
+        seconds = seconds or self.plan.seconds
+        if not isinstance(subject, works.Program):
+            work = subject.at(warm_up=self.plan.warm_up)
+            return place.measure(self.weft, work, seconds, self.cpus)[0]
+        words = [*place.prefixes["client"], self.program, subject.word, "--over", subject.over,
+                 "--seconds", str(seconds)]
+        try:
+            done = subprocess.run(words, env={**clean_environment(), "WEFT_CRC": subject.crc},
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  timeout=PROGRAM_PATIENCE, check=False)
+        except subprocess.TimeoutExpired:
+            raise NotMeasured(f"it took more than {PROGRAM_PATIENCE} s") from None
+        if done.returncode != 0:
+            raise NotMeasured(done.stderr.strip() or f"it ended with {done.returncode}")
+        return json.loads(done.stdout)
 
-
-def size_text(octets):
-    for shift, suffix in ((20, "M"), (10, "K")):
-        if octets >> shift and octets % (1 << shift) == 0:
-            return f"{octets >> shift}{suffix}"
-    return str(octets)
-
-
-def point_of(row):
-    """"write-rate:8x64" of a row of weft_bench."""
-    many = row["work"] in ("write-rate", "requests")
-    size = row["octets"] if row["work"] == "idle-memory" else size_text(row["octets"])
-    return f"{row['work']}:{size}" + (f"x{row['batch']}" if many else "")
+    def plain(self, place, point, congestion):
+        """The plain side of a point; a stream has the socket buffers that serve it best. (The
+        buffers of a ping-pong are nearly empty, so it has nothing to choose.)"""
+        work = point.tcp
+        if isinstance(work, works.Program):
+            return work
+        work = work.at(congestion=congestion)
+        if work.tool == "ping" or not self.plan.tries:
+            return work
+        key = place.network, work.name()
+        if key not in self.socket_buffers:
+            choices = [work.at(socket_buffers=octets) for octets in works.SOCKET_BUFFERS]
+            tried = in_rounds(choices, self.plan.tries,
+                              lambda choice: self.once(place, choice, self.plan.seconds / 2))
+            best = max(choices, key=lambda choice: max(row["gbps"] for row in tried[choice]))
+            self.socket_buffers[key] = best.socket_buffers
+        return work.at(socket_buffers=self.socket_buffers[key])
 
 
 def missing(group, points, reason):
@@ -120,30 +157,25 @@ def missing(group, points, reason):
 FRAGILE = ("requests", "idle-memory", "connect")
 
 
+def place_of(congestion):
+    """The loopback of a namespace with that congestion control; "system": the machine as it is."""
+    return machines_loopback() if congestion == "system" else own_loopback(congestion)
+
+
 def on_loopback(bench, congestion):
-    """Groups "on" and "off": the loopback of a namespace with the congestion control asked for."""
+    """Groups "on" and "off"."""
     found = {}
-    with Network() as network:
-        network.use_congestion(congestion)
+    with place_of(congestion) as place:
         for crc in ("on", "off"):
-            points = rows.points_of(crc)
-            sturdy = [point for point in points if not point.startswith(FRAGILE)]
-            found.update(bench.measure(crc, sturdy, crc, network.prefix))
-            for point in points:
-                if point in sturdy:
-                    continue
-                try:
-                    found.update(bench.measure(crc, [point], crc, network.prefix))
-                except Failed as reason:
-                    found.update(missing(crc, [point], str(reason)))
+            found.update(bench.measure(crc, place, rows.points_of(crc), crc))
     return found
 
 
 def by_default(bench, _congestion):
     """Group "default": as the machine is, no namespace. The raw row stays comparable to the other
     run's: it asks for reno, which anybody may, and which without loss does what cubic does."""
-    return bench.measure("default", rows.points_of("default"),
-                         options=("--raw-congestion", "reno"))
+    with machines_loopback() as place:
+        return bench.measure("default", place, rows.points_of("default"), congestion="reno")
 
 
 def over_veth(bench, congestion):
@@ -152,20 +184,19 @@ def over_veth(bench, congestion):
     for mtu in (1500, 9000):
         group = f"veth-{mtu}"
         try:
-            with Link(mtu, congestion) as link:
-                options = ("--address", link.ADDRESSES[1], "--follower-network", link.far.file)
+            with veth(mtu, congestion) as place:
                 points = [point for point in rows.points_of(group) if point != "segments"]
-                found.update(bench.measure(group, points, "on", link.near.prefix, options))
-                found[f"{group}/segments"] = capture(bench, link, options)
+                found.update(bench.measure(group, place, points))
+                found[f"{group}/segments"] = capture(bench, place)
                 bench.tell(f"{group}/segments")
         except Impossible as reason:
             found.update(missing(group, rows.points_of(group), str(reason)))
     return found
 
 
-def capture(bench, link, options):
+def capture(bench, place):
     """A short run beside a packet socket."""
-    words = bench.words(["write-bw:64K"], rounds=1, seconds=0.001, options=options)
-    text = run([*link.near.prefix, sys.executable, "-B", str(HERE / "fpdus.py"), "veth0", *words],
-               seconds=90)
+    words = place.client(bench.weft, works.parse("write-bw:64K").rdma, 0.001, bench.cpus)
+    text = run([*place.prefixes["client"], sys.executable, "-B", str(HERE / "fpdus.py"), "veth0",
+                *words], seconds=90)
     return json.loads(text)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Makes the whole table: weft beside plain TCP and its peers, on this machine, in one run."""
 import argparse
-import datetime
 import json
 import signal
 import sys
@@ -15,6 +14,8 @@ import peers
 import plots
 import report
 import rows
+import setup
+import works
 
 # What the names of a group's measurements begin with.
 PREFIXES = {"loopback": ("on/", "off/"), "default": ("default/",), "veth": ("veth-",)}
@@ -32,12 +33,24 @@ def arguments():
     parser.add_argument("--json", metavar="FILE", help="where the JSON goes")
     parser.add_argument("--html", metavar="FILE", help="where the plots go")
     parser.add_argument("--congestion", default="cubic", metavar="NAME",
-                        help="congestion control of the loopback (cubic)")
+                        help="congestion control of the loopback (cubic); system: no namespace, "
+                             "the machine as it is")
+    parser.add_argument("--points", metavar="POINT,...", type=points,
+                        help="none of the table, but these points over a loopback: write-bw:64K, "
+                             "write-rate:8x64, ... (" + ", ".join(works.KINDS) + ")")
+    parser.add_argument("--crc", default="on", choices=("on", "off", "both"),
+                        help="of --points (on)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of each point")
+    parser.add_argument("--seconds", type=float, metavar="S", help="length of one measurement")
     parser.add_argument("--only", default="", metavar="GROUP,...",
                         help=f"these groups: {', '.join([*GROUPS, 'peers'])}")
     parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--moment", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    if chosen.seconds is not None and not 0.001 <= chosen.seconds <= 60:
+        parser.error("--seconds: 0.001 to 60")
+    if chosen.rounds is not None and chosen.rounds < 1:
+        parser.error("--rounds: 1 at least")
     chosen.only = [name for name in chosen.only.split(",") if name] or [*GROUPS, "peers"]
     for name in chosen.only:
         if name not in GROUPS and name != "peers":
@@ -50,6 +63,13 @@ def arguments():
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             parser.error(f"--compare: {chosen.compare} is no JSON of an earlier run")
     return chosen
+
+
+def points(text):
+    try:
+        return [works.parse(name).name for name in text.split(",") if name]
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None
 
 
 class Progress:
@@ -69,9 +89,8 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def measure(chosen, plan, progress):
-    """(measurements, peers' rows, setup)"""
-    bench = groups.Bench(chosen.build, plan, progress.tell)
+def measure(chosen, bench, progress):
+    """(measurements, peers' rows)"""
     congestion = chosen.congestion
     measured, beside = {}, []
     for name, group in GROUPS.items():
@@ -80,11 +99,16 @@ def measure(chosen, plan, progress):
             measured.update(guarded(name, group, bench, congestion))
     if "peers" in chosen.only:
         beside = peers.measure(bench, congestion)
-    setup = dict(next(iter(bench.setups.values()), {}))
-    setup.update(congestion_control=congestion, date=str(datetime.date.today()),
-                 system_congestion_control=networks.system_congestion(),
-                 took_seconds=round(time.monotonic() - progress.began))
-    return measured, beside, setup
+    return measured, beside
+
+
+def these_points(chosen, bench):
+    """{"on/write-bw:64K": figures}"""
+    found = {}
+    with groups.place_of(chosen.congestion) as place:
+        for crc in ("on", "off") if chosen.crc == "both" else (chosen.crc,):
+            found.update(bench.measure(crc, place, chosen.points, crc))
+    return found
 
 
 def guarded(name, group, bench, congestion):
@@ -101,18 +125,26 @@ def main():
     chosen = arguments()
     # Ended by a signal as by a fault: the namespaces' holders and the programs end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    progress = Progress()
+    progress, plan = Progress(), groups.Plan(chosen.quick, chosen.moment)
+    plan.rounds, plan.seconds = chosen.rounds or plan.rounds, chosen.seconds or plan.seconds
+    bench = groups.Bench(chosen.build, plan, progress.tell)
     try:
-        measured, beside, setup = measure(chosen, groups.Plan(chosen.quick, chosen.moment),
-                                          progress)
-    except groups.Failed as reason:
+        if chosen.points:
+            measured, beside = these_points(chosen, bench), []
+        else:
+            measured, beside = measure(chosen, bench, progress)
+    except (groups.Failed, networks.Impossible) as reason:
         progress.end()
         print(f"bench/run: {reason}", file=sys.stderr)
         return 1
     progress.end()
+    about = setup.describe(chosen.build, plan, chosen.congestion)
+    about["took_seconds"] = round(time.monotonic() - progress.began)
+    head = list(report.setup_lines(about))
+    if chosen.points:
+        return show_points(chosen, head, about, measured)
     begins = tuple(prefix for name in chosen.only for prefix in PREFIXES.get(name, ()))
     made = rows.make_all(measured, [row for row in rows.ROWS if row.needs[0].startswith(begins)])
-    head = list(report.setup_lines(setup)) if "processor" in setup else []
     sections = [("weft to raw TCP", list(report.table(made)))] if made else []
     if beside:
         sections.append(("peers of the same rounds", list(report.peers_table(beside))))
@@ -124,16 +156,27 @@ def main():
         print("\n".join(lines))
     unmet = report.unmet(made)
     print(f"\n{sum('value' in row for row in made)} of {len(made)} rows measured in "
-          f"{setup['took_seconds']} s, {len(unmet)} below 'at least'")
+          f"{about['took_seconds']} s, {len(unmet)} below 'at least'")
     if chosen.json:
         Path(chosen.json).write_text(json.dumps(
-            {"setup": setup, "rows": made, "peers": beside, "measured": measured}, indent=1) + "\n",
+            {"setup": about, "rows": made, "peers": beside, "measured": measured}, indent=1) + "\n",
             encoding="utf-8")
     if chosen.html:
         charts = [plots.bar_chart(made, report.number, "weft to raw TCP"),
                   *plots.works_chart(beside, report.number)]
         Path(chosen.html).write_text(plots.page(head, sections, charts), encoding="utf-8")
     return 1 if chosen.check and unmet else 0
+
+
+def show_points(chosen, head, about, measured):
+    text = json.dumps({"setup": about, "measured": measured}, indent=1) + "\n"
+    if chosen.json == "-":
+        print(text, end="")
+        return 0
+    print("\n".join([*head, "", *report.points_table(measured)]))
+    if chosen.json:
+        Path(chosen.json).write_text(text, encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The peers, from Debian's packages, in rounds with weft and raw TCP: the same minute, cores and
 loopback. None of them checks what it carries.
 
-Each program runs as its manual wants it to be fast: pinned as weft_bench's ends are, polling where
-it can. What is missing, or prints what is not understood, is a row that says so.
+Each program runs as its manual wants it to be fast: pinned as our ends are, polling where it can.
+What is missing, or prints what is not understood, is a row that says so.
 """
 import json
 import os
@@ -13,9 +13,12 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
-import groups
-import shared  # finds networks
-from networks import LOOPBACK, Impossible, Network
+import shared  # finds medium, networks and rounds
+import works
+from groups import Failed
+from medium import Failed as NotMeasured, clean_environment, own_loopback
+from networks import LOOPBACK, Impossible
+from rounds import turns
 
 GB, MIB, MB = 1e9, 1 << 20, 1e6
 PROGRAM_SECONDS_MAX = 30
@@ -84,7 +87,7 @@ UCX_WORDS = "ucx_perftest, target kept progressing, " + " ".join(f"{k}={v}" for 
 @dataclass
 class Peer:
     """One program for one work."""
-    work: str          # the point of weft_bench it competes with
+    work: str          # the point it competes with
     subject: str
     program: str
     server: Callable   # seconds -> words
@@ -208,7 +211,7 @@ OFF_POINTS = list(dict.fromkeys(peer.work for peer in PEERS))
 # ---- rounds --------------------------------------------------------------------------------------
 
 def pinned(end, words):
-    """As weft_bench's ends: a core each, when there are two."""
+    """As our ends: a core each, when there are two."""
     cores = sorted(os.sched_getaffinity(0))
     return words if len(cores) < 2 else ["taskset", "-c", str(cores[end]), *words]
 
@@ -234,7 +237,7 @@ def run_pair(network, peer, bench):
     program = bench.find(peer.program)
     if program is None:
         raise Absent(f"{peer.program} is not installed")
-    variables = {**groups.clean_environment(), **dict(peer.variables), "LC_ALL": "C"}
+    variables = {**clean_environment(), **dict(peer.variables), "LC_ALL": "C"}
     if peer.variables:
         variables["LD_PRELOAD"] = bench.busy_poll
     on_weft = [bench.weft, "run", "--"] if peer.polls_for_weft else []
@@ -295,30 +298,34 @@ class Collected:
 RAW, WEFT_ON, WEFT_OFF = "raw TCP", "weft, CRC on", "weft, CRC off"
 
 
-def measure_weft(bench, network, crc, points, collected):
-    found = bench.measure(f"peers-{crc}", points, crc, network.prefix, rounds=1,
-                          seconds=bench.plan.seconds / 2, options=("--tcp-buffers", "system"))
-    for name, row in found.items():
-        work = name.split("/", 1)[1]
-        collected.add(work, WEFT_ON if crc == "on" else WEFT_OFF, row["unit"], row["rdma"])
-        if crc == "off":
-            collected.add(work, RAW, row["unit"], row["tcp"])
-
-
 def measure(bench, congestion):
     """The rows of the peers' table."""
     collected = Collected()
     try:
-        with Network() as network:
-            network.use_congestion(congestion)
-            for _ in range(bench.plan.program_rounds):
-                for crc in ("on", "off"):
-                    measure_weft(bench, network, crc, OFF_POINTS, collected)
-                for peer in PEERS:
-                    one_peer(bench, network, peer, collected)
+        with own_loopback(congestion) as place:
+            for number in range(1, bench.plan.program_rounds + 1):
+                for work in OFF_POINTS:
+                    subjects = [RAW, WEFT_ON, WEFT_OFF, *(p for p in PEERS if p.work == work)]
+                    for subject in turns(subjects, number):
+                        if isinstance(subject, Peer):
+                            one_peer(bench, place.owner, subject, collected)
+                        else:
+                            one_of_ours(bench, place, work, subject, collected)
     except Impossible as reason:
         return [{"work": work, "subject": "all", "missing": str(reason)} for work in OFF_POINTS]
     return list(make_rows(collected))
+
+
+def one_of_ours(bench, place, work, subject, collected):
+    """weft, or plain sockets with the system's own buffers."""
+    bench.tell(f"{work}: {subject}")
+    point = works.parse(work)
+    what = point.tcp if subject == RAW else point.of("on" if subject == WEFT_ON else "off")
+    try:
+        report = bench.once(place, what, bench.plan.seconds / 2)
+    except NotMeasured as reason:
+        raise Failed(f"peers, {work}, {subject}: {reason}") from None
+    collected.add(work, subject, point.kind.unit, point.kind.value(report))
 
 
 def one_peer(bench, network, peer, collected):

@@ -51,6 +51,20 @@ def table(rows):
         yield from notes
 
 
+def points_table(measured):
+    """Points that are no rows of the table: both sides and how they compare."""
+    lines = [["point", "weft", "raw", "unit", "ratio", "lowest", "highest", "CPU s/GB weft", "raw"]]
+    for name, row in measured.items():
+        if "missing" in row:
+            yield f"{name}: not measured: {row['missing']}"
+            continue
+        cpu = row.get("cpu", {})
+        lines.append([name, number(row["rdma"]), number(row["tcp"]), row["unit"],
+                      number(row["ratio"]), number(row["ratio_low"]), number(row["ratio_high"]),
+                      number(cpu.get("rdma")), number(cpu.get("tcp"))])
+    yield from columns(lines)
+
+
 def peers_table(peers):
     """Every subject of a work, with raw of the same rounds at 1."""
     lines = [["work", "subject", "figure", "unit", "to raw", "weft to it", "weft is"]]
@@ -108,7 +122,7 @@ def setup_lines(setup):
     yield f"software  Linux {setup['kernel']}, {setup['compiler']}, commit {setup['commit']}"
     yield (f"network   loopback, congestion control {setup['congestion_control']}; the system's "
            f"own is {setup['system_congestion_control']}")
-    yield (f"method    {setup['rounds']} rounds of TCP then weft, {setup['seconds']} s each; a "
+    yield (f"method    {setup['rounds']} rounds of TCP and weft, {setup['seconds']} s each; a "
            "figure is the median of the ratios within a round")
 
 

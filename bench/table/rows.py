@@ -1,7 +1,7 @@
 """The table: every row, how its figure is made from what was measured, and what it has to reach.
 
-A measurement is a JSON row of weft_bench under the name GROUP/POINT, such as
-"cubic on/write-bw:64K"; see groups.py. A row that cannot be made here says why.
+A measurement is the figures of a point (works.py) under the name GROUP/POINT, such as
+"on/write-bw:64K"; see groups.py. A row that cannot be made here says why.
 """
 from dataclasses import dataclass, field
 from typing import Callable, Optional

@@ -1,4 +1,5 @@
-"""Makes what bench/ and weft study share findable: networks and charts. Import it before them."""
+"""Makes what bench/ and weft study share findable: how things are measured, and charts. Import it
+before them."""
 import sys
 from pathlib import Path
 

@@ -11,6 +11,10 @@ import peers
 import plots
 import report
 import rows
+import shared  # finds medium and rounds
+import works
+from medium import Failed as NotMeasured
+from rounds import compared, in_rounds, turns
 
 
 def bench_row(ratio, rdma=2.0, tcp=1.0, **more):
@@ -56,15 +60,120 @@ class Rows(unittest.TestCase):
         self.assertEqual(made["rate-64"]["value"], 6)
         self.assertEqual(made["rate-64"]["raw"], 12)
 
-    def test_points_are_named_as_weft_bench_takes_them(self):
-        for octets, batch, work, name in ((65536, 1, "write-bw", "write-bw:64K"),
-                                          (8, 64, "write-rate", "write-rate:8x64"),
-                                          (4096, 9900, "requests", "requests:4Kx9900"),
-                                          (1000, 1, "idle-memory", "idle-memory:1000"),
-                                          (4096, 1, "idle-memory", "idle-memory:4096"),
-                                          (1 << 20, 1, "write-cold", "write-cold:1M")):
-            self.assertEqual(groups.point_of({"work": work, "octets": octets, "batch": batch}),
-                             name)
+    def test_every_row_needs_points_that_are_known(self):
+        for row in rows.ROWS:
+            for need in row.needs:
+                point = need.split("/", 1)[1]
+                if point != "segments":
+                    self.assertEqual(works.parse(point).name, point)
+
+
+class Points(unittest.TestCase):
+    def test_both_sides_of_a_stream_use_one_buffer_again_and_again(self):
+        point = works.parse("write-bw:64K")
+        self.assertEqual(point.of("off").name(),
+                         "blast --op write --wait poll --size 64K --outstanding 128 --signal "
+                         "periodic --passive poll --buffers 1 --crc off")
+        self.assertEqual(point.tcp.name(),
+                         "blast --over tcp --wait poll --size 64K --buffers 1")
+
+    def test_cold_data_is_walked_by_both_sides(self):
+        point = works.parse("write-cold:1M")
+        self.assertEqual((point.rdma.buffers, point.tcp.buffers), (256, 256))
+
+    def test_a_list_is_one_call_over_tcp(self):
+        point = works.parse("write-rate:8x64")
+        for side in (point.rdma, point.tcp):
+            self.assertIn("--post list:64 ", " ".join(side.words()) + " ")
+        self.assertEqual(point.tcp.chunk, 65536)
+
+    def test_who_reads_has_the_stream_fetched_over_tcp_as_well(self):
+        self.assertIn("--over tcp --op read", works.parse("read-bw:1M").tcp.name())
+
+    def test_what_the_two_programs_do_not_measure_is_weft_benchs(self):
+        point = works.parse("requests:4Kx1000")
+        self.assertEqual(point.of("on"), works.Program("requests:1000", "rdma", "on"))
+        self.assertEqual(point.tcp, works.Program("requests:1000", "tcp"))
+        self.assertIsNone(works.parse("idle-memory:1000").tcp)
+
+    def test_what_is_verified_has_buffers_for_all_that_is_on_its_way(self):
+        for name in works.KINDS:
+            point = works.parse(f"{name}:1M" if name.endswith("cold") else f"{name}:64x4")
+            for side in (point.rdma, point.tcp):
+                if isinstance(side, works.Work):
+                    side = works.verified(side)
+                    self.assertIn("--verify", side.words())
+                    self.assertTrue(side.buffers == 0 or side.buffers >= side.outstanding, name)
+
+    def test_what_is_no_point_is_refused(self):
+        for text in ("", "write-bw", "write-bw:", "write-bw:64k", "sendfile:64K", "write-bw:64Kx"):
+            with self.assertRaises(ValueError):
+                works.parse(text)
+
+
+class Rounds(unittest.TestCase):
+    def test_every_other_round_goes_backwards(self):
+        self.assertEqual(turns("ab", 1), ["a", "b"])
+        self.assertEqual(turns("ab", 2), ["b", "a"])
+        order = []
+        found = in_rounds("ab", 3, lambda subject: order.append(subject) or len(order))
+        self.assertEqual("".join(order), "abbaab")
+        self.assertEqual(found, {"a": [1, 4, 5], "b": [2, 3, 6]})
+
+    def test_a_machine_that_changes_its_speed_does_not_spoil_a_ratio(self):
+        figure = compared([10, 5, 10], [8, 4, 9])
+        self.assertEqual((figure["tcp"], figure["rdma"]), (10, 8))
+        self.assertEqual((figure["ratio"], figure["ratio_low"], figure["ratio_high"]),
+                         (0.8, 0.8, 0.9))
+
+
+class MadeUpPlace:
+    """Measures at once: streams by their socket buffers, all else alike."""
+    network = "made up"
+
+    def __init__(self, fails=""):
+        self.asked, self.fails = [], fails
+
+    def measure(self, _weft, work, seconds, _cpus):
+        self.asked.append((work, seconds))
+        if self.fails and self.fails in work.name():
+            raise NotMeasured("it cannot be")
+        gbps = {1 << 20: 40.0}.get(work.socket_buffers, 24.0 if work.over == "tcp" else 32.0)
+        side = {"counted": {"user_s": 1.0, "system_s": 2.0}}
+        row = {"messages": 10**6, "octets": 1000, "gbps": gbps, "messages_per_s": 2e6,
+               "client": side, "server": side}
+        if work.tool == "ping":
+            row["one_way_us"] = {"p50": 4.0, "p99": 9.0}
+        return row, {}
+
+
+class Measuring(unittest.TestCase):
+    def bench(self, **more):
+        return groups.Bench("/nowhere", groups.Plan(**more), lambda text: None)
+
+    def test_a_plain_stream_gets_the_socket_buffers_that_serve_it_best(self):
+        place, bench = MadeUpPlace(), self.bench(quick=True)
+        row = bench.measure("on", place, ["write-bw:64K"])["on/write-bw:64K"]
+        self.assertEqual(row["tcp_buffer"], 1 << 20)
+        self.assertEqual((row["tcp"], row["rdma"], row["ratio"]), (5, 4, 0.8))
+        self.assertEqual(row["cpu"]["tcp"], 6)
+        self.assertEqual((row["work"], row["octets"], row["unit"]), ("write-bw", 65536, "GB/s"))
+        tries = len(place.asked)
+        bench.measure("off", place, ["send-bw:64K"])  # the same plain stream
+        self.assertEqual(len(place.asked) - tries, 2 + 2 * bench.plan.rounds)
+
+    def test_a_ping_pong_has_nothing_to_choose(self):
+        place, bench = MadeUpPlace(), self.bench()
+        row = bench.measure("on", place, ["write-lat:8"], congestion="reno")["on/write-lat:8"]
+        self.assertEqual([work.verify for work, _ in place.asked],
+                         [True] * 2 + [False] * 2 * bench.plan.rounds)
+        self.assertEqual(row["ratio"], 1)
+        self.assertEqual({work.congestion for work, _ in place.asked if work.over == "tcp"},
+                         {"reno"})
+
+    def test_what_fails_ends_the_run_and_says_which(self):
+        with self.assertRaisesRegex(groups.Failed, "on/write-lat:8: it cannot be"):
+            self.bench().measure("on", MadeUpPlace("--op write"), ["write-lat:8"])
 
 
 class Comparison(unittest.TestCase):

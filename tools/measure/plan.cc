@@ -59,6 +59,11 @@ std::uint32_t Plan::target_count() const {
   return own_places ? std::max(buffer_count(), receive_count()) : buffer_count();
 }
 
+std::uint64_t Plan::memory_octets() const {
+  const std::uint64_t places = std::uint64_t{buffer_count()} + target_count();
+  return octets_max() * places + 2 * chunk;
+}
+
 bool Plan::server_is_passive() const {
   if (over == Over::TCP || both) return false;
   if (op == Op::Read || op == Op::WriteRead) return true;
@@ -80,8 +85,16 @@ std::uint32_t Plan::signal_every() const {
 
 const std::vector<Refusal> kRefusals = {
     // Plain TCP knows messages only as octets.
-    {"tcp-op", [](const Plan& p) { return p.over == Over::TCP && p.op != Op::Send; },
-     "over TCP there is only --op send: a socket has no one-sided operations"},
+    {"tcp-op",
+     [](const Plan& p) {
+       const bool fetched = p.tool == Tool::Blast && p.op == Op::Read;
+       return p.over == Over::TCP && p.op != Op::Send && !fetched;
+     },
+     "over TCP there is only --op send, and blast's read, where the server is asked and sends: a "
+     "socket has no one-sided operations"},
+    {"tcp-read-both",
+     [](const Plan& p) { return p.over == Over::TCP && p.op == Op::Read && p.both; },
+     "over TCP both directions of --both are the same: --op send"},
     {"tcp-inline", [](const Plan& p) { return p.over == Over::TCP && p.inline_data; },
      "--inline is a property of a work request; over TCP every message is copied by the call"},
     {"tcp-signal", [](const Plan& p) { return p.over == Over::TCP && p.signal != Signal::Full; },
@@ -98,8 +111,18 @@ const std::vector<Refusal> kRefusals = {
     {"tcp-block-both",
      [](const Plan& p) { return p.over == Over::TCP && p.wait == Wait::Block && p.both; },
      "a thread in a blocking send cannot receive: --both over TCP needs --wait poll or event"},
-    {"rdma-block", [](const Plan& p) { return p.over == Over::RDMA && p.wait == Wait::Block; },
-     "no call of the verbs blocks until data is there: over RDMA --wait is poll or event"},
+    {"rdma-block-connections",
+     [](const Plan& p) {
+       return p.over == Over::RDMA && p.wait == Wait::Block && p.connections != 1;
+     },
+     "only its own connection wakes a thread that sleeps in ibv_get_cq_event: over RDMA --wait "
+     "block takes one connection"},
+    {"rdma-sockets",
+     [](const Plan& p) {
+       const bool any = p.socket_buffers != 0 || p.chunk != 0 || !p.congestion.empty();
+       return p.over == Over::RDMA && any;
+     },
+     "--socket-buffers, --chunk and --congestion are about plain sockets: they need --over tcp"},
     {"memory-ping-write",
      [](const Plan& p) {
        return p.wait == Wait::Memory && (p.tool != Tool::Ping || p.op != Op::Write);
@@ -115,7 +138,8 @@ const std::vector<Refusal> kRefusals = {
     // Who waits for what.
     {"ping-write-event",
      [](const Plan& p) {
-       return p.tool == Tool::Ping && p.op == Op::Write && p.wait == Wait::Event;
+       const bool sleeps = p.wait == Wait::Event || p.wait == Wait::Block;
+       return p.tool == Tool::Ping && p.op == Op::Write && sleeps;
      },
      "an RDMA Write tells its target nothing, so no event can end the wait: use --op write-imm, "
      "whose immediate data does"},
@@ -159,6 +183,8 @@ const std::vector<Refusal> kRefusals = {
      "ping goes both ways by its definition: --both is for blast"},
     {"ping-buffers", [](const Plan& p) { return p.tool == Tool::Ping && p.buffers > 1; },
      "ping uses one buffer for each direction: --buffers is for blast"},
+    {"ping-chunk", [](const Plan& p) { return p.tool == Tool::Ping && p.chunk != 0; },
+     "ping receives one message at a time: --chunk is for blast"},
     // Numbers that contradict one another.
     {"list-outstanding", [](const Plan& p) { return p.list > p.outstanding; },
      "a list of work requests has to fit into what may be outstanding: --post list:N with N at "
@@ -178,11 +204,7 @@ const std::vector<Refusal> kRefusals = {
      [](const Plan& p) { return p.over == Over::TCP && p.buffer_count() % p.list != 0; },
      "over TCP the messages of a list lie side by side: --buffers (or --outstanding) has to be a "
      "multiple of the list"},
-    {"memory",
-     [](const Plan& p) {
-       const std::uint64_t buffers = std::uint64_t{p.buffer_count()} + p.target_count();
-       return p.octets_max() * buffers > kMemoryMax / p.connections;
-     },
+    {"memory", [](const Plan& p) { return p.memory_octets() > kMemoryMax / p.connections; },
      "the buffers would take more than 4 GiB: fewer --outstanding, --buffers or --connections, or "
      "a smaller message"},
 };
@@ -221,10 +243,18 @@ class Reader {
     const std::uint64_t value = number(take(name), name, least, most);
     *into = static_cast<Number>(value);
   }
-  void read_seconds(const char* name, double* into) {
+  /// What the kernel may be asked for by name.
+  void read_name(const char* name, std::string* into) {
+    const auto& field = take(name);
+    if (!field.is_string() || !is_congestion(field.get_ref<const std::string&>())) {
+      fail("the plan's {} is no name", name);
+    }
+    *into = field.get<std::string>();
+  }
+  void read_seconds(const char* name, double* into, double least) {
     const auto& field = take(name);
     const double value = field.is_number() ? field.get<double>() : -1;
-    if (!(value >= 0.001 && value <= kSecondsMax)) fail("the plan's {} is out of range", name);
+    if (!(value >= least && value <= kSecondsMax)) fail("the plan's {} is out of range", name);
     *into = value;
   }
   void read_sizes(const char* name, std::vector<std::uint64_t>* into) {
@@ -278,8 +308,12 @@ nlohmann::json to_json(const Plan& plan) {
           {"connections", plan.connections},
           {"threads", plan.threads},
           {"verify", plan.verify},
+          {"socket_buffers", plan.socket_buffers},
+          {"chunk", plan.chunk},
+          {"congestion", plan.congestion},
           {"count", plan.count},
-          {"seconds", plan.seconds}};
+          {"seconds", plan.seconds},
+          {"warm_up", plan.warm_up}};
 }
 
 Plan plan_from_json(const nlohmann::json& json) {
@@ -301,11 +335,21 @@ Plan plan_from_json(const nlohmann::json& json) {
   reader.read("connections", &plan.connections, 1, kConnectionsMax);
   reader.read("threads", &plan.threads, 1, kThreadsMax);
   reader.read("verify", &plan.verify);
+  reader.read("socket_buffers", &plan.socket_buffers, 0, kSizeMax);
+  reader.read("chunk", &plan.chunk, 0, kSizeMax);
+  reader.read_name("congestion", &plan.congestion);
   reader.read("count", &plan.count, 0, kCountMax);
-  reader.read_seconds("seconds", &plan.seconds);
+  reader.read_seconds("seconds", &plan.seconds, kSecondsMin);
+  reader.read_seconds("warm_up", &plan.warm_up, 0);
   reader.finish();
   if (const auto reason = refusal(plan); !reason.empty()) fail("{}", reason);
   return plan;
+}
+
+bool is_congestion(std::string_view text) {
+  return text.size() <= kCongestionMax && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+         });
 }
 
 std::vector<std::uint64_t> parse_sizes(std::string_view text) {

@@ -32,9 +32,12 @@ inline constexpr std::uint32_t kConnectionsMax = 256;
 inline constexpr std::uint32_t kThreadsMax = 64;
 inline constexpr std::size_t kSizesMax = 256;
 inline constexpr std::uint64_t kCountMax = 1'000'000'000;
-inline constexpr double kSecondsMax = 3600;
+inline constexpr double kSecondsMin = 0.001, kSecondsMax = 3600;
 /// Buffers of one side of one run, all connections together.
 inline constexpr std::uint64_t kMemoryMax = std::uint64_t{4} << 30;
+
+/// Of a congestion control's name, as the kernel has it.
+inline constexpr std::size_t kCongestionMax = 15;
 
 /// Credits that may be on their way: a quarter each of the receives, and rounding.
 inline constexpr std::uint32_t kCreditsMax = 8;
@@ -60,8 +63,13 @@ struct Plan {
   std::uint32_t connections = 1;
   std::uint32_t threads = 1;
   bool verify = false;
+  // Of the sockets, over TCP.
+  std::uint32_t socket_buffers = 0;  ///< octets of each one's two buffers; 0: the system's choice
+  std::uint64_t chunk = 0;           ///< octets that a call receives; 0: a message, or a list
+  std::string congestion;            ///< control of it; empty: the system's
   std::uint64_t count = 0;  ///< messages (or round trips) of each connection; 0: by `seconds`
   double seconds = 1;       ///< of one measurement, about
+  double warm_up = 0;       ///< seconds that unmeasured legs before it take, at least
 
   std::uint32_t buffer_count() const { return buffers == 0 ? outstanding : buffers; }
   /// Those that messages arrive in. Verified ones stay in a receive's own place until they were
@@ -73,6 +81,10 @@ struct Plan {
   /// and some wait to be posted again in a list.
   std::uint32_t receive_count() const { return window() + kCreditsMax + kReceiveList; }
   std::uint64_t octets_max() const;
+  /// Octets of a side's buffers, on each connection.
+  std::uint64_t memory_octets() const;
+  /// Whether a side sends messages: the client, unless they are fetched from the server.
+  bool sends(bool client) const { return both || (op == Op::Read) != client; }
   /// Whether each message takes a receive at the other side.
   bool two_sided() const { return op == Op::Send || op == Op::WriteImm; }
   /// Whether the server's program takes no part while it is measured.
@@ -101,6 +113,9 @@ nlohmann::json to_json(const Plan& plan);
 /// Throws Failure, naming the field, unless `json` holds exactly what to_json writes, each within
 /// its range, and no combination is refused. `json` may come from anyone.
 Plan plan_from_json(const nlohmann::json& json);
+
+/// Whether `text` can be the name of a congestion control, or is empty.
+bool is_congestion(std::string_view text);
 
 /// "64", "4K,1M" or "1-64K" (powers of two, both ends in). Throws Failure.
 std::vector<std::uint64_t> parse_sizes(std::string_view text);

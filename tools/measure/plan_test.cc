@@ -46,7 +46,12 @@ TEST(Refusals, EachHasAPlanThatIsRefusedForItAlone) {
                                    p.over = Over::TCP, p.op = Op::Send, p.wait = Wait::Block;
                                    p.both = true;
                                  })},
-      {"rdma-block", changed(ping(), [](Plan& p) { p.wait = Wait::Block; })},
+      {"tcp-read-both",
+       changed(blast(), [](Plan& p) { p.over = Over::TCP, p.op = Op::Read, p.both = true; })},
+      {"rdma-block-connections",
+       changed(ping(), [](Plan& p) { p.wait = Wait::Block, p.connections = 2; })},
+      {"rdma-sockets", changed(blast(), [](Plan& p) { p.congestion = "reno"; })},
+      {"ping-chunk", changed(ping(), [](Plan& p) { p.over = Over::TCP, p.chunk = 64; })},
       {"memory-ping-write", changed(blast(), [](Plan& p) { p.wait = Wait::Memory; })},
       {"receives-one-sided", changed(blast(), [](Plan& p) { p.receives = 512; })},
       {"ping-write-event",
@@ -118,6 +123,27 @@ TEST(Refusals, WhatTheStudyNeedsIsNotRefused) {
   EXPECT_NE(refusal(largest(9)), "");
 }
 
+TEST(Refusals, WhatIsAboutSocketsGoesOverTCPAlone) {
+  for (const auto& set :
+       {+[](Plan& p) { p.socket_buffers = 65536; }, +[](Plan& p) { p.chunk = 65536; },
+        +[](Plan& p) { p.congestion = "reno"; }}) {
+    Plan plan = changed(blast(), set);
+    EXPECT_THAT(std::string(refusal(plan)), HasSubstr("--over tcp"));
+    plan.over = Over::TCP, plan.op = Op::Send;
+    EXPECT_EQ(refusal(plan), "");
+  }
+}
+
+TEST(Refusals, MessagesMayBeFetchedOverTCP_ByBlastAlone) {
+  const auto fetched = [](Plan plan) {
+    return changed(plan, [](Plan& p) { p.over = Over::TCP, p.op = Op::Read; });
+  };
+  EXPECT_EQ(refusal(fetched(blast())), "");
+  EXPECT_NE(refusal(fetched(ping())), "");
+  EXPECT_TRUE(fetched(blast()).sends(false));
+  EXPECT_FALSE(fetched(blast()).sends(true));
+}
+
 TEST(Periodic, IsOneInHalfOfWhatIsOutstanding) {
   const auto every = [](std::uint32_t outstanding) {
     return changed(blast(),
@@ -157,10 +183,22 @@ TEST(Cpus, AreListsAndRanges) {
 TEST(PlanAsJson, ComesBackAsItWas) {
   Plan plan = changed(blast(), [](Plan& p) {
     p.sizes = {1, 77, 256u << 20};
-    p.outstanding = 1, p.connections = 2, p.threads = 2, p.count = 5, p.seconds = 0.25;
+    p.outstanding = 1, p.connections = 2, p.threads = 2, p.count = 5, p.seconds = 0.25,
+    p.warm_up = 0.5;
     p.wait = Wait::Event;
   });
   EXPECT_EQ(to_json(plan_from_json(to_json(plan))), to_json(plan));
+}
+
+TEST(PlanAsJson, WhatIsAboutSocketsComesBackAsItWas) {
+  const Plan plan = changed(blast(), [](Plan& p) {
+    p.over = Over::TCP, p.op = Op::Read;
+    p.socket_buffers = 1u << 20, p.chunk = 65536, p.congestion = "cubic";
+  });
+  const Plan back = plan_from_json(to_json(plan));
+  EXPECT_EQ(back.socket_buffers, 1u << 20);
+  EXPECT_EQ(back.chunk, 65536u);
+  EXPECT_EQ(back.congestion, "cubic");
 }
 
 std::string fault_of(const Json& json) {
@@ -199,10 +237,15 @@ TEST(PlanAsJson, ThatIsNotOursIsRefusedByField) {
       {"count", kCountMax + 1},
       {"seconds", 0},
       {"seconds", kSecondsMax * 2},
+      {"warm_up", kSecondsMax * 2},
       {"sizes", Json({0})},
       {"sizes", {kSizeMax + 1}},
       {"sizes", Json(std::vector<int>(kSizesMax + 1, 1))},
       {"op", "flush"},
+      {"congestion", "../cubic"},
+      {"congestion", std::string(kCongestionMax + 1, 'a')},
+      {"socket_buffers", kSizeMax + 1},
+      {"chunk", kSizeMax + 1},
       {"tool", "pong"},
       {"outstanding", 1.5},
       {"outstanding", ~std::uint64_t{0}},

@@ -69,17 +69,21 @@ LinkEvents::Event LinkEvents::await(rdma_cm_event_type expected) {
   }
 }
 
-LinkEvents::Seen LinkEvents::next(rdma_cm_event_type expected) {
+void LinkEvents::wait_looking(rdma_cm_event_type expected) {
   constexpr int kSliceMs = 200;
   pollfd waiting{channel_->fd, POLLIN, 0};
   const std::uint64_t begin = now_ns();
   while (::poll(&waiting, 1, kSliceMs) <= 0) {
     if (interrupted()) throw Interrupted();
-    if (look_) look_();
+    look_();
     if (now_ns() - begin > std::uint64_t{kPatienceMs} * 1'000'000) {
       fail("waited {} s for {}", kPatienceMs / 1000, ::rdma_event_str(expected));
     }
   }
+}
+
+LinkEvents::Seen LinkEvents::next(rdma_cm_event_type expected) {
+  if (look_) wait_looking(expected);
   rdma_cm_event* event = nullptr;
   if (::rdma_get_cm_event(channel_, &event) != 0) fail_errno("rdma_get_cm_event");
   Seen seen{event->event, event->status, {event->id, {}, 0}};
@@ -146,20 +150,31 @@ void RdmaLink::make(const LinkShape& shape, std::byte* memory, std::size_t octet
   mr_ = ::ibv_reg_mr(pd_, memory, octets,
                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   if (mr_ == nullptr) fail_errno("ibv_reg_mr");
+  make_queue_pair(shape, {pd_, cq_, nullptr});
+}
 
+void RdmaLink::make(const LinkShape& shape, const SharedQueues& shared) {
+  make_queue_pair(shape, shared);
+}
+
+void RdmaLink::make_queue_pair(const LinkShape& shape, const SharedQueues& on) {
   ibv_qp_init_attr wanted{};
-  wanted.send_cq = wanted.recv_cq = cq_;
+  wanted.send_cq = wanted.recv_cq = on.cq;
+  wanted.srq = on.srq;
   wanted.qp_type = IBV_QPT_RC;
   wanted.cap.max_send_wr = shape.send_depth;
-  wanted.cap.max_recv_wr = shape.receive_depth;
-  wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
+  wanted.cap.max_send_sge = shape.sges_max;
+  if (on.srq == nullptr) {
+    wanted.cap.max_recv_wr = shape.receive_depth;
+    wanted.cap.max_recv_sge = 1;
+  }
   wanted.cap.max_inline_data = shape.inline_octets;
-  if (::rdma_create_qp(id_, pd_, &wanted) != 0) {
+  if (::rdma_create_qp(id_, on.pd, &wanted) != 0) {
     if (shape.inline_needed) {
       fail("this device cannot take {} octets --inline", shape.inline_octets);
     }
     wanted.cap.max_inline_data = 0;  // not every device can
-    if (::rdma_create_qp(id_, pd_, &wanted) != 0) fail_errno("rdma_create_qp");
+    if (::rdma_create_qp(id_, on.pd, &wanted) != 0) fail_errno("rdma_create_qp");
   }
   inline_octets_ = wanted.cap.max_inline_data;
 }

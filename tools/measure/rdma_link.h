@@ -20,7 +20,8 @@ namespace weft::measure {
 /// What a program gets events of connections from, and how long it waits for one.
 class LinkEvents {
  public:
-  /// look: called now and then while waiting; what it throws ends the wait.
+  /// look: called now and then while waiting; what it throws ends the wait. Without one the wait
+  /// is in rdma_get_cm_event itself, and nothing but an event ends it.
   explicit LinkEvents(std::function<void()> look = {});
   ~LinkEvents();
   LinkEvents(const LinkEvents&) = delete;
@@ -44,6 +45,7 @@ class LinkEvents {
     Event event;
   };
   Seen next(rdma_cm_event_type expected);
+  void wait_looking(rdma_cm_event_type expected);
 
   std::function<void()> look_;
   rdma_event_channel* channel_;
@@ -56,6 +58,14 @@ struct LinkShape {
   std::uint32_t receive_depth = 1;
   std::uint32_t inline_octets = 0;
   bool inline_needed = false;  ///< else it may be less
+  std::uint32_t sges_max = 1;  ///< of a send
+};
+
+/// What the QPs of several connections may share; whoever made them destroys them, after these.
+struct SharedQueues {
+  ibv_pd* pd = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_srq* srq = nullptr;
 };
 
 /// One QP whose queues complete into one CQ, and one region. Whoever uses it posts and polls on the
@@ -72,10 +82,16 @@ class RdmaLink {
 
   /// PD, CQ, QP, and a region that a peer may read and write.
   void make(const LinkShape& shape, std::byte* memory, std::size_t octets);
+  /// A QP on what is there already, with no region and no receive queue of its own.
+  void make(const LinkShape& shape, const SharedQueues& shared);
   /// Both end when the connection is established; connect() returns the server's private data.
   LinkEvents::Event connect(std::span<const std::byte> private_data);
   void accept(std::span<const std::byte> private_data);
 
+  /// The peer gets to know it, and both get RDMA_CM_EVENT_DISCONNECTED.
+  void disconnect() { ::rdma_disconnect(id_); }
+
+  ibv_context* verbs() const { return id_->verbs; }
   ibv_qp* qp() const { return id_->qp; }
   ibv_cq* cq() const { return cq_; }
   ibv_comp_channel* completions() const { return completions_; }
@@ -86,6 +102,7 @@ class RdmaLink {
   void take_cq_event();
 
  private:
+  void make_queue_pair(const LinkShape& shape, const SharedQueues& on);
   rdma_conn_param parameters(std::span<const std::byte> private_data) const;
   void release();
 

@@ -53,9 +53,11 @@ std::unique_ptr<RdmaRunner> RdmaRunner::make(const Plan& plan, Side side,
 }
 
 void RdmaRunner::establish(std::uint32_t connection, const LinkEvents::Event* request) {
-  // Waiting is done in poll(2), where a wish to stop is seen.
+  // Waiting for an event is done in poll(2), where a wish to stop is seen.
   const int fd = link_->completions()->fd;
-  if (::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) fail_errno("fcntl");
+  if (plan_.wait != Wait::Block && ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
+    fail_errno("fcntl");
+  }
   const auto own = encode_region(
       {connection, reinterpret_cast<std::uintptr_t>(memory_->base()), link_->mr()->rkey});
   if (request != nullptr) {

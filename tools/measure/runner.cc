@@ -69,8 +69,25 @@ void Crew::turn_polling(std::vector<Runner*> mine, bool watches) {
   }
 }
 
-void Crew::turn_sleeping(std::vector<Runner*> mine, bool watches) {
+bool Crew::sleep(const std::vector<Runner*>& mine) {
+  if (plan_.wait == Wait::Block) {
+    // A peer that is gone wakes us too: what is posted completes, with an error. So does a signal.
+    mine.front()->woken();
+    if (interrupted()) throw Interrupted();
+    return true;
+  }
   std::vector<pollfd> waiting;
+  waiting.reserve(mine.size());
+  for (const Runner* one : mine) waiting.push_back({one->descriptor(), one->events(), 0});
+  const int ready = ::poll(waiting.data(), waiting.size(), kSliceMs);
+  if (ready < 0 && errno != EINTR) fail_errno("poll");
+  for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i) {
+    if (waiting[i].revents != 0) mine[i]->woken();
+  }
+  return ready > 0;
+}
+
+void Crew::turn_sleeping(std::vector<Runner*> mine, bool watches) {
   std::uint64_t last_progress = now_ns();
   unsigned turns = 0;
   while (!mine.empty()) {
@@ -84,23 +101,16 @@ void Crew::turn_sleeping(std::vector<Runner*> mine, bool watches) {
       }
       return moved;
     };
-    bool moved = step_all();
+    const bool before = step_all();
     std::erase_if(mine, [](const Runner* one) { return one->done(); });
     if (mine.empty()) return;
     for (Runner* one : mine) one->arm();
-    moved |= step_all();  // what came before the arming brings no event
-    if (moved) {
-      last_progress = now_ns();
-      continue;
-    }
-    waiting.clear();
-    for (const Runner* one : mine) waiting.push_back({one->descriptor(), one->events(), 0});
-    const int ready = ::poll(waiting.data(), waiting.size(), kSliceMs);
-    if (ready < 0 && errno != EINTR) fail_errno("poll");
-    for (std::size_t i = 0; ready > 0 && i < waiting.size(); ++i) {
-      if (waiting[i].revents != 0) mine[i]->woken();
-    }
-    if (ready <= 0) watch(watches, last_progress);
+    const bool after = step_all();
+    if (before || after) last_progress = now_ns();
+    // What came before the arming brings no event. Else the next thing is to sleep: to arm a second
+    // time without one tells weft that its own thread is needed.
+    if (after) continue;
+    if (!sleep(mine)) watch(watches, last_progress);
   }
 }
 
@@ -110,7 +120,7 @@ void Crew::work(std::size_t thread) {
     mine.push_back(runners_[i].get());
   }
   const bool watches = thread == 0;
-  if (plan_.wait == Wait::Event) {
+  if (plan_.wait == Wait::Event || (plan_.wait == Wait::Block && plan_.over == Over::RDMA)) {
     turn_sleeping(std::move(mine), watches);
   } else {
     turn_polling(std::move(mine), watches);

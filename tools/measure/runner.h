@@ -39,7 +39,7 @@ class Runner {
   /// What to wait for: a descriptor, and the events of poll(2).
   virtual int descriptor() const = 0;
   virtual short events() const = 0;
-  /// After poll(2) said so.
+  /// After poll(2) said so. Over RDMA with --wait block it sleeps until there is something.
   virtual void woken() = 0;
   /// With --verify, after both sides are done: what could not be looked at while it ran.
   virtual void check() = 0;
@@ -81,6 +81,8 @@ class Crew {
   void work(std::size_t thread);
   void turn_polling(std::vector<Runner*> mine, bool watches);
   void turn_sleeping(std::vector<Runner*> mine, bool watches);
+  /// Waits for what the armed runners are to be woken by. False: nothing came for a while.
+  bool sleep(const std::vector<Runner*>& mine);
   /// Throws if somebody wants to stop, the peer is gone, or nothing has moved for long.
   void watch(bool watches, std::uint64_t last_progress_ns);
 

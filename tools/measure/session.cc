@@ -99,8 +99,9 @@ class Client {
     if (plan_.over == Over::RDMA) connections_.events.emplace([this] { line_.check_peer(); });
     for (std::uint32_t i = 0; i < plan_.connections; ++i) {
       if (plan_.over == Over::TCP) {
-        connections_.runners.push_back(
-            make_tcp_runner(plan_, Side::Client, connect_socket(address, number)));
+        connections_.runners.push_back(make_tcp_runner(
+            plan_, Side::Client,
+            connect_socket(address, number, plan_.socket_buffers, plan_.congestion)));
         continue;
       }
       auto runner = RdmaRunner::make(
@@ -112,24 +113,9 @@ class Client {
   }
 
   void measure_size(std::uint64_t octets) {
-    std::uint64_t count = first_count(plan_, octets);
-    Row unmeasured;
-    run_leg(octets, count, unmeasured);
-    if (plan_.count > 0) {
-      count = plan_.count;
-    } else {
-      // Until a leg is long enough to tell how many messages the wanted time takes.
-      for (int i = 0; i < kGrowthsMax && unmeasured.client.seconds < plan_.seconds / 10; ++i) {
-        const double missing = plan_.seconds / 5 / std::max(unmeasured.client.seconds, 1e-7);
-        count = std::min(
-            static_cast<std::uint64_t>(static_cast<double>(count) * std::clamp(missing, 2.0, 16.0)),
-            kCountMax);
-        run_leg(octets, count, unmeasured);
-      }
-      const double fitting =
-          static_cast<double>(count) * plan_.seconds / std::max(unmeasured.client.seconds, 1e-7);
-      count = static_cast<std::uint64_t>(std::clamp(fitting, 1.0, static_cast<double>(kCountMax)));
-    }
+    const double rate = warm_up(octets);
+    const auto fitting = std::clamp(rate * plan_.seconds, 1.0, static_cast<double>(kCountMax));
+    const auto count = plan_.count > 0 ? plan_.count : static_cast<std::uint64_t>(fitting);
     for (auto& runner : connections_.runners) {
       std::vector<std::uint64_t> room;
       room.reserve(std::min(options_.raw_max, count));
@@ -147,6 +133,27 @@ class Client {
     row.complete = true;
     collect(row);
     told_(run_, row);
+  }
+
+  /// Unmeasured legs: for as long as was asked for, and until one is long enough to tell how many
+  /// messages the wanted time takes. Returns the last one's messages per second.
+  double warm_up(std::uint64_t octets) {
+    const double long_enough = plan_.count > 0 ? 0 : plan_.seconds / 10;
+    std::uint64_t count = first_count(plan_, octets);
+    double warmed = 0, rate = 0;
+    for (int i = 0; i <= kGrowthsMax; ++i) {
+      Row unmeasured;
+      run_leg(octets, count, unmeasured);
+      const double took = std::max(unmeasured.client.seconds, 1e-7);
+      warmed += took;
+      rate = static_cast<double>(count) / took;
+      if (took >= long_enough && warmed >= plan_.warm_up) break;
+      const double next =
+          std::max(took < long_enough ? 2 * long_enough : took, plan_.warm_up - warmed);
+      const double growth = std::clamp(next / took, 1.0, 16.0);
+      count = std::min(static_cast<std::uint64_t>(static_cast<double>(count) * growth), kCountMax);
+    }
+    return rate;
   }
 
   /// Fills `row`, as far as it came if it throws.
@@ -222,7 +229,7 @@ class Server {
       line_.put(FrameKind::Ready, {{"port", port}, {"server", describe_side()}});
     };
     if (plan_.over == Over::TCP) {
-      const Listener listener = open_listener(address);
+      const Listener listener = open_listener(address, plan_.socket_buffers, plan_.congestion);
       try {
         tell(listener.port);
         for (std::uint32_t i = 0; i < plan_.connections; ++i) {

@@ -144,15 +144,16 @@ class TCPPing final : public TCPRunner {
   bool sending_ = false;
 };
 
-/// Messages one after the other, one way or both. Behind the last one of a direction comes one
-/// octet the other way: all has arrived.
+/// Messages one after the other, one way or both. One octet goes the other way: behind the last
+/// message, that all has arrived; of messages that are fetched, before the first, that asks for
+/// them.
 class TCPBlast final : public TCPRunner {
  public:
   TCPBlast(const Plan& plan, Side side, int fd)
-      : TCPRunner(plan, side, fd, plan.octets_max() * plan.buffer_count()),
-        sends_(side == Side::Client || plan.both),
-        takes_(side == Side::Server || plan.both),
-        pieces_(plan.list) {}
+      : TCPRunner(plan, side, fd, std::max(plan.octets_max() * plan.buffer_count(), plan.chunk)),
+        sends_(plan.sends(side == Side::Client)),
+        takes_(plan.sends(side == Side::Server)),
+        fetched_(plan.op == Op::Read) {}
 
   void prepare(const Leg& leg) override {
     leg_ = leg;
@@ -160,57 +161,72 @@ class TCPBlast final : public TCPRunner {
     to_send_ = sends_ ? whole : 0;
     to_receive_ = takes_ ? whole : 0;
     sent_ = received_ = checked_ = filled_ = 0;
-    acknowledged_ = !sends_;
-    answered_ = !takes_;
+    mark_came_ = !sends_;
+    mark_sent_ = !takes_;
+    if (plan_.list > 1) lay_out_pieces();
   }
 
   bool step() override {
     bool moved = false;
-    if (sent_ < to_send_) moved |= send_some();
+    if (fetched_) moved |= move_marks();
+    if (may_send()) moved |= send_some();
     if (received_ < to_receive_) moved |= receive_some();
-    if (!answered_ && sent_ == to_send_ && received_ == to_receive_) {
-      const std::byte all_here{1};
-      answered_ = socket_.send(std::span(&all_here, 1)) == 1;
-      moved |= answered_;
-    }
-    if (!acknowledged_ && sent_ == to_send_ && received_ == to_receive_) {
-      std::byte all_there{};
-      acknowledged_ = socket_.receive(std::span(&all_there, 1)) == 1;
-      moved |= acknowledged_;
-    }
+    if (!fetched_ && all_moved()) moved |= move_marks();
     return moved;
   }
 
-  bool done() const override { return acknowledged_ && answered_; }
+  bool done() const override { return mark_came_ && mark_sent_ && all_moved(); }
   std::uint64_t completed() const override { return (sends_ ? sent_ : received_) / leg_.octets; }
   short events() const override {
-    const bool wants_out = sent_ < to_send_ || (!answered_ && received_ == to_receive_);
-    const bool wants_in = received_ < to_receive_ || !acknowledged_;
+    const bool wants_out = may_send() || (!mark_sent_ && (fetched_ || received_ == to_receive_));
+    const bool wants_in = received_ < to_receive_ || !mark_came_;
     return static_cast<short>((wants_out ? POLLOUT : 0) | (wants_in ? POLLIN : 0));
   }
 
  private:
+  bool all_moved() const { return sent_ == to_send_ && received_ == to_receive_; }
+  bool may_send() const { return sent_ < to_send_ && (!fetched_ || mark_came_); }
+
+  bool move_marks() {
+    std::byte mark{1};
+    bool moved = false;
+    if (!mark_sent_) moved = mark_sent_ = socket_.send(std::span<const std::byte>(&mark, 1)) == 1;
+    if (!mark_came_) {
+      mark_came_ = socket_.receive(std::span(&mark, 1)) == 1;
+      moved |= mark_came_;
+    }
+    return moved;
+  }
+
+  /// What one call sends.
+  std::uint64_t turn() const { return leg_.octets * plan_.list; }
+  /// The octets that messages come from again and again, and those that they arrive in.
   std::uint64_t ring() const { return leg_.octets * plan_.buffer_count(); }
+  std::uint64_t target_ring() const {
+    return std::max(ring(), plan_.chunk / leg_.octets * leg_.octets);
+  }
   std::byte* source() const { return sources_.source(0, 1).data(); }
   std::byte* target() const { return sources_.target(0, 1).data(); }
 
   bool send_some() {
     // As many messages per call as per post, and first the rest of a call that was cut short.
-    const std::uint64_t turn = leg_.octets * plan_.list;
     const std::uint64_t at = sent_ % ring();
-    const std::uint64_t left = std::min(turn - sent_ % turn, to_send_ - sent_);
+    const std::uint64_t left = std::min(turn() - sent_ % turn(), to_send_ - sent_);
     if (plan_.verify) fill_up_to(sent_ + left);
-    std::size_t now = 0;
-    if (plan_.list == 1 || left < turn) {
-      now = socket_.send(std::span<const std::byte>(source() + at, left));
-    } else {
-      for (std::uint32_t i = 0; i < plan_.list; ++i) {
-        pieces_[i] = {source() + at + i * leg_.octets, leg_.octets};
-      }
-      now = socket_.send(pieces_);
-    }
+    const std::size_t now =
+        plan_.list == 1 || left < turn()
+            ? socket_.send(std::span<const std::byte>(source() + at, left))
+            : socket_.send(std::span(pieces_).subspan(at / leg_.octets, plan_.list));
     sent_ += now;
     return now > 0;
+  }
+
+  /// Once for a leg, so that a call of many small messages costs no more than it has to.
+  void lay_out_pieces() {
+    pieces_.resize(plan_.buffer_count());
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      pieces_[i] = {source() + i * leg_.octets, leg_.octets};
+    }
   }
 
   void fill_up_to(std::uint64_t octets) {
@@ -220,26 +236,26 @@ class TCPBlast final : public TCPRunner {
   }
 
   bool receive_some() {
-    const std::uint64_t at = received_ % ring();
-    const std::uint64_t turn = leg_.octets * plan_.list;
-    const std::uint64_t left =
-        std::min({turn - received_ % turn, ring() - at, to_receive_ - received_});
+    const std::uint64_t at = received_ % target_ring();
+    const std::uint64_t wanted = plan_.chunk > 0 ? plan_.chunk : turn() - received_ % turn();
+    const std::uint64_t left = std::min({wanted, target_ring() - at, to_receive_ - received_});
     const std::size_t now = socket_.receive({target() + at, left});
     received_ += now;
     if (plan_.verify) {
       for (; (checked_ + 1) * leg_.octets <= received_; ++checked_) {
-        expect({target() + checked_ * leg_.octets % ring(), leg_.octets}, leg_.seed, checked_);
+        expect({target() + checked_ * leg_.octets % target_ring(), leg_.octets}, leg_.seed,
+               checked_);
       }
     }
     return now > 0;
   }
 
-  const bool sends_, takes_;
-  std::vector<iovec> pieces_;
+  const bool sends_, takes_, fetched_;
+  std::vector<iovec> pieces_;                   // all messages of the ring, for lists
   std::uint64_t to_send_ = 0, to_receive_ = 0;  // octets
   std::uint64_t sent_ = 0, received_ = 0;
   std::uint64_t filled_ = 0, checked_ = 0;  // messages
-  bool acknowledged_ = true, answered_ = true;
+  bool mark_came_ = true, mark_sent_ = true;
 };
 
 }  // namespace

@@ -126,12 +126,6 @@ def version(weft):
     return f"{done.stdout.strip() or 'unknown'}, commit {commit}"
 
 
-def cpus_for_sides():
-    """(client's, server's): two CPUs where there are two."""
-    may = sorted(os.sched_getaffinity(0))
-    return (may[0], may[1]) if len(may) > 1 else (None, None)
-
-
 class Progress:
     """One line on a terminal; elsewhere a line each minute."""
 
@@ -171,7 +165,7 @@ class Study:
         self.weft, self.congestion = chosen.weft, chosen.congestion
         self.kind, self.book = kind, book
         self.mediums, self.impossible = {}, {}
-        self.cpus = cpus_for_sides()
+        self.cpus = media.cpus_for_sides()
         self.failed_in_a_row = 0
 
     def medium(self, name):

@@ -12,7 +12,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from networks import Impossible, Link, Network
+from networks import LOOPBACK, Impossible, Link, Network
 
 PATIENCE = 60  # seconds beyond what was asked for
 PR_SET_PDEATHSIG = 1
@@ -49,11 +49,15 @@ class Medium:
         self.owner, self.servers = owner, {}
 
     def close(self):
-        for server, _ in self.servers.values():
-            end(server)
-        self.servers.clear()
+        self.drop_servers()
         if self.owner:
             self.owner.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
     def port_of(self, index):
         if self.owner:
@@ -87,12 +91,15 @@ class Medium:
         self.servers[kind] = server, port
         return port
 
+    def client(self, weft, work, seconds, cpus):
+        """The words of a client, whose server is there."""
+        port = self.server(weft, work, cpus[1])
+        return [*program(weft, work), work.tool, self.host, "--port", str(port), *work.words(),
+                "--time", str(seconds), *pinned(cpus[0]), *self.settings(work), "--json", "-"]
+
     def measure(self, weft, work, seconds, cpus):
         """The report's row and its two sides. Failed if there is none."""
-        port = self.server(weft, work, cpus[1])
-        words = [*self.prefixes["client"], *program(weft, work), work.tool, self.host,
-                 "--port", str(port), *work.words(), "--time", str(seconds), *pinned(cpus[0]),
-                 *self.settings(work), "--json", "-"]
+        words = [*self.prefixes["client"], *self.client(weft, work, seconds, cpus)]
         client = start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             output, errors = client.communicate(timeout=seconds * 10 + PATIENCE)
@@ -112,6 +119,12 @@ class Medium:
         for server, _ in self.servers.values():
             end(server)
         self.servers.clear()
+
+
+def cpus_for_sides():
+    """(client's, server's): two CPUs where there are two."""
+    may = sorted(os.sched_getaffinity(0))
+    return (may[0], may[1]) if len(may) > 1 else (None, None)
 
 
 def program(weft, work):
@@ -141,22 +154,29 @@ def end(process):
     process.wait()
 
 
-def loopback(congestion):
-    """In a namespace of the run's own where that can be: there routes name the congestion control.
-    Else the machine's own."""
-    try:
-        network = Network()
-    except Impossible as reason:
-        return Medium("loopback", "loopback", "127.0.0.1",
-                      network=f"the machine's own loopback ({reason})")
+def own_loopback(congestion):
+    """In a namespace of the run's own, where routes name the congestion control; or Impossible."""
+    network = Network()
     try:
         network.use_congestion(congestion)
-    except Impossible as reason:
+    except Impossible:
         network.close()
-        return Medium("loopback", "loopback", "127.0.0.1",
-                      network=f"the machine's own loopback ({reason})")
-    return Medium("loopback", "loopback", "127.0.0.1", network.prefix, network.prefix,
+        raise
+    return Medium("loopback", "loopback", LOOPBACK, network.prefix, network.prefix,
                   owner=network, network=f"a namespace of its own, {congestion}")
+
+
+def machines_loopback(why=""):
+    return Medium("loopback", "loopback", LOOPBACK,
+                  network=f"the machine's own loopback{why and f' ({why})'}")
+
+
+def loopback(congestion):
+    """One of the run's own where that can be."""
+    try:
+        return own_loopback(congestion)
+    except Impossible as reason:
+        return machines_loopback(str(reason))
 
 
 def veth(mtu, congestion):

@@ -2,6 +2,7 @@
 from dataclasses import dataclass
 
 import medium as media
+from rounds import turns
 from sets import SETS
 
 
@@ -54,14 +55,13 @@ def points(sets, medium, quick):
 
 
 def steps(sets, mediums, kind):
-    """All of it. Rounds outermost, so that whoever interrupts has all points of the first ones;
-    every other round goes through each group backwards, so that nobody is always the first."""
+    """All of it. Rounds outermost, so that whoever interrupts has all points of the first
+    ones."""
     made = []
     for number in range(1, kind.rounds + 1):
         for medium in mediums:
             for group in points(sets, medium, kind.quick):
-                made += [Step(medium, work, number) for work in
-                         (group if number % 2 else reversed(group))]
+                made += [Step(medium, work, number) for work in turns(group, number)]
     return made
 
 

@@ -34,6 +34,12 @@ class Work:
     inline: bool = False
     passive: str = "sleep"
     crc: str = "on"
+    buffers: int = 0
+    socket_buffers: int = 0
+    chunk: int = 0
+    congestion: str = ""
+    warm_up: float = 0
+    verify: bool = False
     through: str = ""  # "sockets": weft's sockets library beneath both programs
 
     def at(self, **changes):
@@ -41,7 +47,9 @@ class Work:
 
     def words(self):
         """Behind the server's address."""
-        words = ["--over", self.over] if self.over != "rdma" else ["--op", self.op]
+        words = ["--over", self.over] if self.over != "rdma" else []
+        # Over TCP messages are sent, unless they are fetched.
+        words += ["--op", self.op] if self.over == "rdma" or self.op != "send" else []
         words += ["--wait", self.wait, "--size", size_text(self.size)]
         if self.outstanding:
             words += ["--outstanding", str(self.outstanding)]
@@ -51,8 +59,18 @@ class Work:
             words += ["--signal", self.signal]
         if self.passive != "sleep":
             words += ["--passive", self.passive]
-        if self.inline:
-            words.append("--inline")
+        if self.buffers:
+            words += ["--buffers", str(self.buffers)]
+        if self.socket_buffers:
+            words += ["--socket-buffers", size_text(self.socket_buffers)]
+        if self.chunk:
+            words += ["--chunk", size_text(self.chunk)]
+        if self.warm_up:
+            words += ["--warm-up", str(self.warm_up)]
+        if self.congestion:
+            words += ["--congestion", self.congestion]
+        words += ["--inline"] if self.inline else []
+        words += ["--verify"] if self.verify else []
         return words
 
     def name(self):

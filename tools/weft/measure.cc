@@ -75,6 +75,14 @@ std::uint32_t parse_post(std::string_view text, std::uint32_t outstanding) {
   return list;
 }
 
+/// 0 if nothing was said.
+std::uint64_t parse_octets(const char* option, const std::string& text) {
+  if (text.empty()) return 0;
+  const auto octets = measure::parse_size(text, measure::kSizeMax);
+  if (!octets) measure::fail("{} takes 1 to 256M octets, not {}", option, text);
+  return *octets;
+}
+
 template <typename Enum>
 Enum choose(const char* option, const std::string& text) {
   const auto value = measure::value_of<Enum>(text);
@@ -185,13 +193,17 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
       ->check(CLI::Range(std::uint64_t{1}, measure::kCountMax))
       ->group(kWork);
   app.add_option("--time", options.plan.seconds, "or: about so many seconds each")
-      ->check(CLI::Range(0.001, measure::kSecondsMax))
+      ->check(CLI::Range(measure::kSecondsMin, measure::kSecondsMax))
       ->capture_default_str()
       ->excludes("--count")
       ->group(kWork);
+  app.add_option("--warm-up", options.plan.warm_up,
+                 "seconds at least of what is not measured, before each measurement")
+      ->check(CLI::Range(0.0, measure::kSecondsMax))
+      ->group(kWork);
   choice("--wait", options.wait, choices<measure::Wait>(),
          "poll: busy; event: sleep until notified; memory (ping by write): busy, looking at the "
-         "memory alone; block (TCP): in the calls");
+         "memory alone; block: in the calls (recv, send; ibv_get_cq_event)");
   choice("--passive", options.passive, choices<measure::Passive>(),
          "what the server's program does when one-sided work needs it not");
   app.add_flag("--inline", options.plan.inline_data, "data goes in the work request")->group(kWork);
@@ -219,6 +231,18 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
   number("--connections", options.plan.connections, measure::kConnectionsMax,
          "connections that work at once");
   number("--threads", options.plan.threads, measure::kThreadsMax, "threads of each side");
+  app.add_option("--socket-buffers", options.socket_buffers,
+                 "octets of each socket's two buffers, over TCP; else the system's choice")
+      ->type_name("SIZE")
+      ->group(kWork);
+  app.add_option("--chunk", options.chunk,
+                 "octets that a call receives, over TCP; else a message, or a list (blast)")
+      ->type_name("SIZE")
+      ->group(kWork);
+  app.add_option("--congestion", options.plan.congestion,
+                 "congestion control of the sockets, over TCP; else the system's")
+      ->type_name("NAME")
+      ->group(kWork);
   app.add_flag("--verify", options.plan.verify, "look at every octet (and count the time for it)")
       ->group(kWork);
   const char* const kRun = "This side";
@@ -278,6 +302,12 @@ std::string settle(const CLI::App& app, MeasureOptions& options) {
     plan.signal = choose<measure::Signal>("--signal", options.signal);
     plan.list = parse_post(options.post, plan.outstanding);
     plan.sizes = measure::parse_sizes(options.sweep.empty() ? options.size : options.sweep);
+    plan.socket_buffers =
+        static_cast<std::uint32_t>(parse_octets("--socket-buffers", options.socket_buffers));
+    plan.chunk = parse_octets("--chunk", options.chunk);
+    if (!measure::is_congestion(plan.congestion)) {
+      return fmt::format("--congestion takes a name such as cubic, not {}", plan.congestion);
+    }
     if (!options.pin.empty()) measure::parse_cpus(options.pin);
   } catch (const measure::Failure& failure) {
     return failure.what();

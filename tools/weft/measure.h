@@ -20,6 +20,7 @@ struct MeasureOptions {
   bool persistent = false;
   std::string over = "rdma", op = "send", wait = "poll", passive = "sleep", signal = "full";
   std::string post = "single", size, sweep, pin, json;
+  std::string socket_buffers, chunk;
   std::uint64_t raw = 0;
   std::string verbs = "weft";
 };

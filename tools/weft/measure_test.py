@@ -108,6 +108,11 @@ def refusals():
     usage(["blast", HOST, "--post", "list:x"], "--post takes")
     usage(["blast", HOST, "--raw", "5", "--json", "-"], "--raw is for ping")
     usage(["blast", HOST, "--size", "256M", "--outstanding", "64"], "more than 4 GiB")
+    usage(["blast", HOST, "--warm-up", "-1"], "--warm-up")
+    usage(["blast", HOST, "--chunk", "64K"], "they need --over tcp")
+    usage(["blast", HOST, "--over", "tcp", "--chunk", "0"], "--chunk takes 1 to 256M")
+    usage(["blast", HOST, "--over", "tcp", "--congestion", "a/b"], "a name such as cubic")
+    usage(["ping", HOST, "--wait", "block", "--connections", "2"], "takes one connection")
 
 
 def ping_every_operation():
@@ -116,6 +121,7 @@ def ping_every_operation():
             server.measure("--op", op, "-n", "20", "--verify", "--size", "1,77,70000")
             if op != "write":
                 server.measure("--op", op, "-n", "20", "--verify", "--wait", "event")
+                server.measure("--op", op, "-n", "20", "--verify", "--wait", "block")
             if op != "read":
                 server.measure("--op", op, "-n", "20", "--verify", "--inline")
         server.measure("--op", "send", "-n", "100", "--signal", "none")
@@ -137,6 +143,7 @@ def blast_every_operation():
         for op in ("send", "write", "write-imm", "read"):
             server.measure("--op", op, "-n", "100", "--verify", "--size", "1,77,70000")
             server.measure("--op", op, "-n", "100", "--verify", "--both", "--wait", "event")
+            server.measure("--op", op, "-n", "100", "--verify", "--wait", "block")
             server.measure("--op", op, "-n", "101", "--outstanding", "9", "--post", "list:7",
                            "--signal", "periodic", "--size", "100")
             server.measure("--op", op, "-n", "50", "--outstanding", "1", "--size", "100")
@@ -152,6 +159,14 @@ def blast_every_operation():
                        says="cannot take 1048576 octets --inline")
         for wait in ("poll", "event", "block"):
             server.measure("--over", "tcp", "-n", "100", "--wait", wait, "--verify")
+            server.measure("--over", "tcp", "--op", "read", "-n", "100", "--wait", wait,
+                           "--verify", "--socket-buffers", "64K", "--congestion", "reno")
+        server.measure("--over", "tcp", "-n", "100", "--congestion", "nosuch", status=1,
+                       says="congestion control nosuch")
+        server.measure("--over", "tcp", "-n", "9999", "--post", "list:4", "--size", "100,7",
+                       "--chunk", "64K", "--verify")
+        server.measure("--over", "tcp", "-n", "999", "--size", "100,7", "--chunk", "250",
+                       "--verify")
         server.measure("--over", "tcp", "-n", "100", "--both", "--wait", "event", "--verify")
         server.measure("--over", "tcp", "-n", "100", "--post", "list:4", "--size", "100",
                        "--verify")
@@ -227,6 +242,20 @@ def derived_figures():
                 *options, "--wait", "event", "-n", "500", "--size", "1,4K", "--json", "-")))
 
 
+def warm_up():
+    """It is not in the figures, and what is measured is as long as ever."""
+    with Server("ping", "--persistent") as server:
+        for length in (["-n", "50"], ["--time", "0.01"]):
+            began = time.monotonic()
+            report = json.loads(server.measure("--over", "tcp", *length, "--warm-up", "1",
+                                               "--json", "-"))
+            took = time.monotonic() - began
+            check(took >= 1, f"a warm-up of 1 s took {took} s")
+            row = report["results"][0]
+            check(row["seconds"] < 0.9, f"{length} after a warm-up: {row['seconds']} s")
+            check(length[0] != "-n" or row["messages"] == 50, f"{row['messages']} messages of 50")
+
+
 def reports():
     with tempfile.TemporaryDirectory() as folder, Server("ping", "--persistent") as server:
         path = os.path.join(folder, "report.json")
@@ -266,12 +295,14 @@ def until_busy(client):
     time.sleep(0.3)  # into the legs of the second; any moment of theirs will do
 
 
-LONG = ("--time", "1", "--size", ",".join(["64"] + ["65"] * 100), "--wait", "event")
+EVENT = ("--wait", "event")
+LONG = ("--time", "1", "--size", ",".join(["64"] + ["65"] * 100))
 
 
 def killed_ends():
-    for tool, options in (("ping", ["--op", "send"]), ("blast", ["--op", "write"]),
-                          ("blast", ["--op", "send"]), ("ping", ["--over", "tcp"])):
+    for tool, options in (("ping", ["--op", "send", *EVENT]), ("blast", ["--op", "write", *EVENT]),
+                          ("blast", ["--op", "send", *EVENT]), ("ping", ["--over", "tcp", *EVENT]),
+                          ("ping", ["--op", "send", "--wait", "block"])):
         with Server(tool) as server:
             client = server.start(*options, *LONG)
             until_busy(client)
@@ -288,9 +319,14 @@ def killed_ends():
 
 
 def interrupted_client():
+    for wait in ("event", "block"):
+        interrupted_while("--wait", wait)
+
+
+def interrupted_while(*options):
     with tempfile.TemporaryDirectory() as folder, Server("ping", "--persistent") as server:
         path = os.path.join(folder, "report.json")
-        client = server.start(*LONG, "--json", path)
+        client = server.start(*options, *LONG, "--json", path)
         until_busy(client)
         client.send_signal(signal.SIGINT)
         output = client.communicate(timeout=PATIENCE)[0]
@@ -352,7 +388,7 @@ def foreign_peers():
                   f"a server that says {answer}: {client.returncode} and:\n{output}")
 
 
-CASES = (refusals, ping_every_operation, blast_every_operation, derived_figures, reports,
+CASES = (refusals, ping_every_operation, blast_every_operation, derived_figures, warm_up, reports,
          one_shot_server, client_that_cannot,
          killed_ends, interrupted_client, foreign_peers)
 for case in CASES:

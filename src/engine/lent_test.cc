@@ -23,10 +23,12 @@ using testing::Side;
 
 using Bytes = std::vector<std::uint8_t>;
 
-std::uint8_t value_at(std::size_t place) { return static_cast<std::uint8_t>(1 + place % 251); }
+std::uint8_t value_at(std::size_t place) {
+  return static_cast<std::uint8_t>(1 + place % 251);
+}
 
-/// A responder with more memory than sockets hold, and an initiator that reads all of it at once and
-/// takes its time.
+/// A responder with more memory than sockets hold, and an initiator that reads all of it at once
+/// and takes its time.
 class LentTest : public PairTest {
  protected:
   void SetUp() override {
@@ -39,8 +41,7 @@ class LentTest : public PairTest {
     stag = server->register_octets(memory, kMapped, device::kRemoteRead);
     qp = server->make_qp();
     ASSERT_TRUE(peer.connect(server_address));
-    ASSERT_TRUE(
-        peer.send({.kind = wire::StartupKind::Request, .crc = false, .private_data = {}}));
+    ASSERT_TRUE(peer.send({.kind = wire::StartupKind::Request, .crc = false, .private_data = {}}));
     const auto requested = server->wait_event();
     ASSERT_TRUE(requested.has_value());
     ASSERT_TRUE(server->rnic

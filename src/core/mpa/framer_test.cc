@@ -126,7 +126,8 @@ TEST(Framer, ASnapshotIsCopiedSoThatItsCRCFitsWhatIsSent) {
   EXPECT_EQ(octets_of(sender.batch), SlowSender(false, true).fpdu(ulpdu));
 }
 
-// Without a CRC nothing has to fit: it is lent, and there is room for a copy should it have to wait.
+// Without a CRC nothing has to fit: it is lent, and there is room for a copy should it have to
+// wait.
 TEST(Framer, ASnapshotWithoutACRCIsLent) {
   Sender sender(false, false, 0);
   const Bytes header(14, 0xc1), shorter(98, 2);

@@ -30,6 +30,15 @@ bool TransmitBatch::reference(const std::uint8_t* data, std::size_t n) {
   return true;
 }
 
+bool TransmitBatch::lend(const std::uint8_t* data, std::size_t n) {
+  if (n == 0) return true;
+  if (n > staging_room() || piece_room() == 0) return false;
+  pieces_[piece_count_++] = Piece{data, n, true, staging_.data() + staged_};
+  staged_ += n;
+  octets_ += n;
+  return true;
+}
+
 TransmitBatch::Mark TransmitBatch::mark() const {
   return {staged_, piece_count_, piece_count_ > 0 ? pieces_[piece_count_ - 1].octets : 0, octets_};
 }
@@ -46,6 +55,19 @@ void TransmitBatch::clear() {
   staged_ = 0;
   piece_count_ = 0;
   octets_ = 0;
+}
+
+bool keep_lent(std::span<Piece> pieces, std::size_t sent, Mover& mover) {
+  for (Piece& piece : pieces) {
+    const std::size_t gone = sent < piece.octets ? sent : piece.octets;
+    sent -= gone;
+    if (piece.shelter == nullptr || gone == piece.octets) continue;
+    if (!mover.fetch(piece.shelter + gone, piece.data + gone, piece.octets - gone, nullptr)) {
+      return false;
+    }
+    piece = {piece.shelter, piece.octets};
+  }
+  return true;
 }
 
 }  // namespace weft::core

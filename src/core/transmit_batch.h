@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/octets.h"
+#include "core/host.h"
 
 namespace weft::core {
 
@@ -14,6 +15,7 @@ struct Piece {
   const std::uint8_t* data = nullptr;
   std::size_t octets = 0;
   bool registered = false;  ///< lies in registered memory, not in staging
+  std::uint8_t* shelter = nullptr;  ///< room in staging for a copy of what is lent (keep_lent)
 };
 
 /// A gather list under construction. Headers, CRCs and small payloads are copied into `staging`;
@@ -33,6 +35,10 @@ class TransmitBatch {
   std::uint8_t* reserve(std::size_t n);
   /// Appends n octets of registered memory. False when the list is full.
   bool reference(const std::uint8_t* data, std::size_t n);
+  /// The same of memory that is the batch's only as long as the caller of poll_transmit holds it
+  /// still: what is not sent by then goes into its shelter (keep_lent), for which n octets of
+  /// staging are taken. False when staging or the list is full.
+  bool lend(const std::uint8_t* data, std::size_t n);
 
   /// Where the batch stands, to drop a half-built FPDU again.
   struct Mark {
@@ -56,5 +62,9 @@ class TransmitBatch {
   std::size_t piece_count_ = 0;
   std::size_t octets_ = 0;
 };
+
+/// Of a batch of which `sent` octets have left: what is lent of the rest is copied to its shelter,
+/// and sent from there. False: the memory was unmapped, and the rest cannot be sent.
+bool keep_lent(std::span<Piece> pieces, std::size_t sent, Mover& mover);
 
 }  // namespace weft::core

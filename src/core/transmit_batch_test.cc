@@ -77,6 +77,21 @@ TEST(TransmitBatch, NothingMakesNoPiece) {
   EXPECT_TRUE(f.batch.pieces().empty());
 }
 
+TEST(TransmitBatch, WhatIsLentTakesStagingForItsShelter) {
+  Fixture f;
+  std::uint8_t* const first = f.batch.reserve(4);
+  ASSERT_TRUE(f.batch.lend(kRegistered, 30));
+  EXPECT_EQ(f.batch.reserve(6), first + 34);
+  ASSERT_EQ(f.batch.pieces().size(), 3u);
+  EXPECT_TRUE(f.batch.pieces()[1].registered);
+  EXPECT_EQ(f.batch.pieces()[1].data, kRegistered);
+  EXPECT_EQ(f.batch.pieces()[1].shelter, first + 4);
+  EXPECT_EQ(f.batch.octets(), 40u);
+  EXPECT_FALSE(f.batch.lend(kRegistered, 25)) << "24 octets of staging are left";
+  EXPECT_TRUE(f.batch.lend(kRegistered, 24));
+  EXPECT_FALSE(f.batch.lend(kRegistered, 1)) << "the list is full";
+}
+
 TEST(TransmitBatch, FullFromTheOctetLimitOn) {
   Fixture f(64, 4, 10);
   ASSERT_NE(f.batch.reserve(9), nullptr);

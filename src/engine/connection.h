@@ -23,6 +23,7 @@ class ConnectionOwner {
  public:
   virtual BufferPool<ReceiveBuffer>& receive_buffers() = 0;
   virtual BufferPool<TransmitBuffer>& transmit_buffers() = 0;
+  virtual core::Mover& mover() = 0;
   virtual Instant now() const = 0;
   virtual void refresh_now() = 0;
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
@@ -188,6 +189,9 @@ class Connection {
   void transmit();
   bool send_pending();
   bool send_control();
+  bool keep_lent();
+  void handle_lent_memory_gone();
+  void end_batch();
   void handle_llp_action(core::LLPAction action);
   void handle_notices();
   void read_lingering();

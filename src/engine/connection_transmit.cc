@@ -55,6 +55,7 @@ void Connection::transmit() {
     }
     if (!send_pending()) break;
   }
+  if (batch_ != nullptr && !keep_lent()) handle_lent_memory_gone();
   // A FIN waits for what is unsent; a reset (the core is in Error then) does not.
   if ((batch_ == nullptr && control_.empty()) || core.state() == core::QPState::Error) {
     handle_llp_action(core.poll_llp_action());
@@ -104,7 +105,8 @@ bool Connection::send_pending() {
         blocked_ = true;
         return false;
       case IOResult::Kind::BadMemory:
-        handle_memory_gone();
+        // Whose it is shows when what is lent has been copied.
+        keep_lent() ? handle_memory_gone() : handle_lent_memory_gone();
         return false;
       case IOResult::Kind::Closed:
       case IOResult::Kind::Lost:
@@ -136,10 +138,27 @@ bool Connection::send_control() {
 }
 
 void Connection::handle_memory_gone() {
+  end_batch();
+  qp_->core().handle_send_fault(owner_.now());
+}
+
+void Connection::handle_lent_memory_gone() {
+  end_batch();
+  qp_->core().handle_lent_fault(owner_.now());
+}
+
+/// What it references was unmapped.
+void Connection::end_batch() {
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
   end_error_ = EFAULT;
   end_text_ = "registered memory was unmapped while it was being sent";
-  qp_->core().handle_send_fault(owner_.now());
+}
+
+/// The program, or a peer that invalidates it, may take memory back that a Read is answered from
+/// as soon as the progress lock is released; what is sent later has to be what was there before.
+bool Connection::keep_lent() {
+  return core::keep_lent(std::span(batch_->pieces).first(batch_->piece_count), batch_->sent,
+                         owner_.mover());
 }
 
 bool Connection::misses(const core::RegionAttributes& gone, const core::MemoryTable& memory) const {

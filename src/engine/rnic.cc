@@ -176,7 +176,7 @@ Result<std::uint32_t> Rnic::allocate_window(device::PDNumber pd, device::WindowK
 
 Result<void> Rnic::deallocate_window(std::uint32_t stag) {
   // As with a region, the lock is what waits for placement under way. No batch of ours references a
-  // window: what a peer reads through it is copied.
+  // window: what a peer reads through it is sent or copied before the lock is released.
   Entry entry(*this);
   return memory_->deallocate_window({stag});
 }

@@ -147,6 +147,7 @@ class Rnic final : public device::Device,
   // ConnectionOwner
   BufferPool<ReceiveBuffer>& receive_buffers() override { return receive_buffers_; }
   BufferPool<TransmitBuffer>& transmit_buffers() override { return transmit_buffers_; }
+  core::Mover& mover() override { return mover_; }
   Instant now() const override { return now_; }
   void refresh_now() override { tick(); }
   void handle_interest(Connection&) override;

@@ -117,9 +117,9 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
   std::uint8_t* cursor = batch.reserve(head);
   if (cursor == nullptr) return Framed::NoRoom;
   for (const PayloadPiece& piece : fpdu.payload) {
-    const bool placed = copies(piece, fpdu.snapshot)
-                            ? batch.reserve(piece.octets) != nullptr
-                            : batch.reference(piece.data, piece.octets);
+    const bool placed = copies(piece, fpdu.snapshot) ? batch.reserve(piece.octets) != nullptr
+                        : fpdu.snapshot              ? batch.lend(piece.data, piece.octets)
+                                                     : batch.reference(piece.data, piece.octets);
     if (!placed) return Framed::NoRoom;
   }
   //= MPA-07
@@ -141,6 +141,7 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
   cursor += head;
   for (const PayloadPiece& piece : fpdu.payload) {
     if (!copies(piece, fpdu.snapshot)) {
+      if (fpdu.snapshot) cursor += piece.octets;  // past its shelter
       if (!crc_) continue;
       sum_staged();
       if (!mover_->crc_registered(&state, piece.data, piece.octets)) return Framed::MemoryGone;
@@ -199,7 +200,7 @@ Framed Framer::append_marked(TransmitBatch& batch, const FPDU& fpdu) {
 }
 
 bool Framer::copies(const PayloadPiece& piece, bool snapshot) const {
-  return snapshot || !piece.registered || piece.octets < copy_below_;
+  return (snapshot && crc_) || !piece.registered || piece.octets < copy_below_;
 }
 
 }  // namespace weft::core

@@ -29,13 +29,14 @@ class Framer {
  public:
   Framer() = default;
   /// `copy_below`: payload pieces shorter than this are copied into staging, longer ones are
-  /// referenced in place (unless markers are on or `snapshot` is asked for: then always copied).
+  /// referenced in place (unless markers are on: then always copied).
   Framer(bool markers, bool crc, Mover* mover, std::size_t copy_below);
 
   /// Appends one FPDU: `header` (DDP header and any fixed RDMAP header) followed by `payload`.
   /// header.size() + payload octets must be 1..kMulpduMax, else asserts. `snapshot`: the CRC and
   /// the octets sent must agree even if the program writes to the payload meanwhile (a Read
-  /// Response serves memory its owner may change at any time), so copy.
+  /// Response serves memory its owner may change at any time), so copy. With CRC off nothing has to
+  /// agree: long payload is lent.
   /// With CRC off the CRC field holds zeros. With markers, inserts them at every 512th octet of the
   /// stream position and lets the CRC cover them.
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece> payload,

@@ -126,6 +126,32 @@ TEST(Framer, ASnapshotIsCopiedSoThatItsCRCFitsWhatIsSent) {
   EXPECT_EQ(octets_of(sender.batch), SlowSender(false, true).fpdu(ulpdu));
 }
 
+// Without a CRC nothing has to fit: it is lent, and there is room for a copy should it have to
+// wait.
+TEST(Framer, ASnapshotWithoutACRCIsLent) {
+  Sender sender(false, false, 0);
+  const Bytes header(14, 0xc1), shorter(98, 2);
+  Bytes data(5001, 7);
+  Bytes all = header;
+  all.insert(all.end(), data.begin(), data.end());
+  const Bytes fpdu = SlowSender(false, false).fpdu(all);
+  ASSERT_EQ(sender.append(header, {data}, true, true), Framed::Done);
+  ASSERT_EQ(sender.append(header, {data}, true, true), Framed::Done);
+  const auto pieces = std::span(sender.pieces).first(sender.batch.pieces().size());
+  ASSERT_EQ(pieces.size(), 5u) << "[header] [payload] [pad CRC header] [payload] [pad CRC]";
+  EXPECT_EQ(pieces[1].data, data.data());
+  EXPECT_EQ(to_hex(octets_of(sender.batch)), to_hex(weft::test::join({fpdu, fpdu})));
+
+  // The first FPDU and half of the second have left.
+  ASSERT_TRUE(keep_lent(pieces, fpdu.size() + 2500, sender.mover));
+  std::fill(data.begin(), data.end(), 8);
+  EXPECT_EQ(pieces[1].data, data.data()) << "that one is gone";
+  EXPECT_FALSE(pieces[3].registered);
+  const Bytes after = octets_of(sender.batch);
+  EXPECT_TRUE(std::equal(fpdu.begin() + 2500, fpdu.end(),
+                         after.begin() + static_cast<std::ptrdiff_t>(fpdu.size() + 2500)));
+}
+
 TEST(Framer, AHeaderAloneAndAPayloadAloneAreULPDUsToo) {
   const Bytes one = {0x42};
   Sender header(false, true);

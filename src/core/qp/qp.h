@@ -37,7 +37,7 @@ struct QPConfig {
   /// Sends and Writes complete when the peer has placed them (probe.cc), and not when the transport
   /// has taken them; then its refusal comes back on the WR. Not on a stream whose ORD is 0.
   bool complete_placed = false;
-  std::size_t gather_octets_min = 32 * 1024;  ///< longer payloads are sent from where they lie
+  std::size_t gather_octets_min = 8 * 1024;  ///< longer payloads are sent from where they lie
   Duration close_timeout = std::chrono::seconds(5);  ///< bound on Closing and Terminate
 };
 
@@ -127,6 +127,8 @@ class QP {
   void handle_sent(std::size_t octets, Instant now);
   /// The transport could not read registered memory that a batch references (EFAULT).
   void handle_send_fault(Instant now);
+  /// The same of memory that a batch was lent to answer a Read: no WR of ours is to blame.
+  void handle_lent_fault(Instant now);
   void handle_peer_closed(Instant now);  ///< FIN
   void handle_llp_lost(Instant now);     ///< reset, time-out, or both halves closed after our FIN
   void handle_timeout(Instant now);

@@ -106,6 +106,12 @@ void QP::handle_send_fault(Instant) {
   enter_error(LLPAction::Reset);
 }
 
+void QP::handle_lent_fault(Instant) {
+  if (!step(QPEvent::LLPLost)) return;
+  notify(QPNotice::Kind::LLPLost);
+  enter_error(LLPAction::Reset);
+}
+
 // What they share.
 
 void QP::begin_closing(Instant now) {

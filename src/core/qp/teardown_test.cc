@@ -235,5 +235,18 @@ TEST(QPTeardown, ASendFaultResetsAndBlamesTheRightWR) {
   EXPECT_FALSE(a.qp->terminate_sent());
 }
 
+// What answers a peer's Read is no WR of ours.
+TEST(QPTeardown, AFaultInWhatAReadIsAnsweredFromBlamesNoWR) {
+  End a;
+  a.bind();
+  a.send("mine");
+  a.transmit(false);
+  a.qp->handle_lent_fault(a.now);
+  a.drain();
+  EXPECT_EQ(a.qp->state(), QPState::Error);
+  EXPECT_EQ(a.action, LLPAction::Reset);
+  EXPECT_EQ(statuses(a.queues.sent), std::vector{WorkStatus::Flushed});
+}
+
 }  // namespace
 }  // namespace weft::core::testing

@@ -71,7 +71,8 @@ def rsockets(rig, initiator, program):
     if initiator == SIW:
         rig.siw(peer_to_peer="Y")
     words = "-p {port} -C 20 -S 4096"
-    met = rig.meet(initiator, f"{program} -b {{address}} {words}", f"{program} -s {{address}} {words}")
+    met = rig.meet(initiator, f"{program} -b {{address}} {words}",
+                   f"{program} -s {{address}} {words}")
     met.wire.judge(crc=True, fpdus_min=80)
     for name in ("Send", "Write"):
         expect(name in (row[1] for row in met.wire.opcodes), f"no {name} in the capture")

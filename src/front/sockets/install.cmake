@@ -5,7 +5,9 @@
 include(GNUInstallDirs)
 install(TARGETS weft-sockets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT sockets NAMELINK_COMPONENT sockets)
-install(FILES ${CMAKE_SOURCE_DIR}/include/weft/sockets.h ${CMAKE_SOURCE_DIR}/include/weft/sockets.hpp
+install(FILES
+        ${CMAKE_SOURCE_DIR}/include/weft/sockets.h
+        ${CMAKE_SOURCE_DIR}/include/weft/sockets.hpp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT sockets)
 file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.[37])
 foreach(page ${pages})

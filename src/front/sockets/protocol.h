@@ -74,8 +74,8 @@ struct ConnectData {
   Sge buffer;                       ///< the first half of the receive ring
 };
 
-/// Private data of a rejection: who sends it speaks iWARP and wants no connection, so TCP need not be
-/// tried. Rsockets elsewhere send none.
+/// Private data of a rejection: who sends it speaks iWARP and wants no connection, so TCP need not
+/// be tried. Rsockets elsewhere send none.
 inline constexpr std::array<std::uint8_t, 4> kRefusal{'b', 'u', 's', 'y'};
 /// Padding may follow. Pure.
 constexpr bool is_refusal(Octets octets) {

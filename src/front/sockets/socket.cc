@@ -151,7 +151,8 @@ bool Socket::handle_request(rdma_cm_id* id, Octets private_data) {
   LaneSize size;
   {
     std::lock_guard lock(mutex_);
-    if (state_ != State::Listening || closing_ || shut_ || accepted_.size() + arriving_ > backlog_) {
+    if (state_ != State::Listening || closing_ || shut_ ||
+        accepted_.size() + arriving_ > backlog_) {
       return false;
     }
     ++arriving_;

@@ -6,12 +6,13 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 static char octets[4096];
 
 /* The verbs, which fail when told to: in IWARP_MODE a device has no more of something. */
-static volatile int fails_at;
+static atomic_int fails_at;
 
 /* `real` is libibverbs' own function of this name. */
 #define BEHIND(real, name)                 \

@@ -24,7 +24,11 @@ class ExtendedPing final : public ExtendedRunner {
 
   bool step() override {
     const bool took = take() > 0;
-    return (side_ == Side::Client ? ask() : answer()) || took;
+    const bool moved = side_ == Side::Client ? ask() : answer();
+    if (!moved && open() == 0 && plan_.op == Op::Write && plan_.wait == Wait::Poll) {
+      look_at_stream();
+    }
+    return moved || took;
   }
 
   bool done() const override { return trip_ == leg_.count && open() == 0; }

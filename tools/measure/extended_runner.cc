@@ -68,6 +68,13 @@ void ExtendedRunner::learn_peers(Line& line) {
   }
 }
 
+void ExtendedRunner::look_at_stream() {
+  std::byte octet;
+  const ssize_t got = ::recv(socket_.get(), &octet, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got == 0) fail("the connection over sockets was closed");
+  if (got < 0 && errno != EAGAIN && errno != EINTR) fail_errno("recv");
+}
+
 short ExtendedRunner::events() const {
   return POLLIN;
 }

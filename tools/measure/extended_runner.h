@@ -49,6 +49,9 @@ class ExtendedRunner : public Runner {
 
   /// One iwarp_poll; how many completions it found.
   int take() { return take(0); }
+  /// Lets the connection move while nothing is open, which iwarp_poll does not: by a look at the
+  /// stream, as any call of the socket.
+  void look_at_stream();
   // Offsets are from the beginning of either end's memory.
   void post_write(std::size_t from, std::uint64_t octets, std::size_t to);
   void post_read(std::size_t to, std::uint64_t octets, std::size_t from, Kind kind = Kind::Message);

@@ -396,9 +396,9 @@ SOCKETS_PING, SOCKETS_BLAST = (TCP_PING.at(wait="block", through="sockets"),
 PLAIN_PING, PLAIN_BLAST = TCP_PING.at(wait="block"), TCP_BLAST.at(wait="block")
 EXTENDED_PING = extended(ping("write"))
 EXTENDED_BLAST = extended(blast("write", wait="block"))
-PROGRAMS = "An unchanged sockets program, with weft's sockets library preloaded and without; both " \
-           "block. By the extended interface a program registers memory on such a socket and " \
-           "writes into its peer's "
+PROGRAMS = "An unchanged sockets program, with weft's sockets library preloaded and without; " \
+           "both block. By the extended interface a program registers memory on such a socket " \
+           "and writes into its peer's "
 
 EXTENDED = (
     Set("sockets-5", SOCKETS, "figure 5", "Latency of sockets over iWARP",

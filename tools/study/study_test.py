@@ -145,7 +145,8 @@ class Order(unittest.TestCase):
 
     def test_a_library_beneath_the_sockets_is_beneath_those_of_that_work_alone(self):
         under, plain, own = BY_NAME["sockets-5"].series
-        self.assertEqual(media.program("weft", own.work), ["weft", "run", "--sockets", "--", "weft"])
+        self.assertEqual(media.program("weft", own.work),
+                         ["weft", "run", "--sockets", "--", "weft"])
         self.assertIn("--over sockets --op write", own.work.name())
         self.assertEqual(media.program("weft", plain.work), ["weft"])
         self.assertEqual(media.program("weft", under.work),

@@ -202,16 +202,17 @@ def ping_over_sockets():
 def blast_over_sockets():
     with Server("blast", "--persistent", weft=WITH_SOCKETS) as server:
         for op in ("send", "write", "read"):
-            over = ("--over", "sockets", "--op", op, "-n", "100")
-            server.measure(*over, "--verify", "--size", "1,77,70000",
+            over = ("--over", "sockets", "--op", op, "-n", "2000")
+            server.measure(*over, "--verify", "--size", "1,77,7000",
                            says=f"blast by {op} over sockets")
-            server.measure(*over, "--verify", "--both", "--wait", "event")
-            server.measure(*over, "--verify", "--both", "--wait", "block")
+            server.measure("--over", "sockets", "--op", op, "-n", "50", "--size", "1M", "--both",
+                           "--verify")
+            server.measure(*over, "--verify", "--both", "--wait", "event", "--size", "100")
+            server.measure(*over, "--verify", "--both", "--wait", "block", "--size", "100")
             server.measure(*over, "--outstanding", "1", "--size", "100")
-            server.measure(*over, "--outstanding", "1000", "-n", "5000", "--size", "100",
-                           "--verify")
+            server.measure(*over, "--outstanding", "1000", "--size", "100", "--verify")
             server.measure(*over, "--connections", "4", "--threads", "2", "--wait", "event",
-                           "--verify")
+                           "--size", "100", "--verify")
         server.measure("--over", "sockets", "--op", "send", "-n", "500", "--receives", "3",
                        "--verify")
         server.measure("--over", "sockets", "-n", "100", "--buffers", "1")

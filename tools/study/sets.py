@@ -398,18 +398,17 @@ EXTENDED_PING = extended(ping("write"))
 EXTENDED_BLAST = extended(blast("write", wait="block"))
 PROGRAMS = "An unchanged sockets program, with weft's sockets library preloaded and without; " \
            "both block. By the extended interface a program registers memory on such a socket " \
-           "and writes into its peer's "
+           "and writes into its peer's, "
 
 EXTENDED = (
     Set("sockets-5", SOCKETS, "figure 5", "Latency of sockets over iWARP",
         "What does a sockets program pay for iWARP beneath it?",
         "A sockets interface over software iWARP costs a short message more than the system's own "
-        "sockets do, and less with protocol work in the kernel than in user space. Programs that "
-        "use the extended interface are spared part of that.",
+        "sockets do, and less with protocol work in the kernel than in user space.",
         (Series("sockets over iWARP", SOCKETS_PING), Series("TCP, plain", PLAIN_PING),
          Series("extended interface", EXTENDED_PING)), "time",
         quick=LATENCY_QUICK, thorough=LATENCY, needs="sockets",
-        aside=PROGRAMS + "without its peer's program, which looks for the message there (busy).",
+        aside=PROGRAMS + "which looks there, busily, for what comes.",
         claims=(
             Compare("sockets-latency", "sockets over iWARP are slower than plain ones", "time",
                     PLAIN_PING, SOCKETS_PING,
@@ -434,7 +433,7 @@ EXTENDED = (
         (Series("sockets over iWARP", SOCKETS_BLAST), Series("TCP, plain", PLAIN_BLAST),
          Series("extended interface", EXTENDED_BLAST)), "gbps",
         quick=RATE_QUICK, thorough=RATE, needs="sockets",
-        aside=PROGRAMS + "without its peer's program, 64 writes outstanding; it sleeps in "
+        aside=PROGRAMS + "whose program sleeps; 64 writes are outstanding, and it waits in "
               "iwarp_wait.",
         claims=(
             Compare("sockets-throughput", "sockets over iWARP carry less than plain ones", "gbps",

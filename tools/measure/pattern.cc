@@ -2,7 +2,10 @@
 #include "measure/pattern.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+
+#include "measure/basics.h"
 
 namespace weft::measure {
 namespace {
@@ -17,6 +20,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 
 constexpr std::uint64_t kStep = 0x9E3779B97F4A7C15u;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::uint64_t kSettleNs = 1'000'000'000;
 
 }  // namespace
 
@@ -41,6 +45,25 @@ std::size_t find_wrong(std::span<const std::byte> place, std::uint64_t seed, std
     word += kStep;
   }
   return place.size();
+}
+
+void expect_pattern(std::span<const std::byte> place, std::uint64_t seed, std::uint64_t number) {
+  const std::size_t wrong = find_wrong(place, seed, number);
+  if (wrong != place.size()) fail("wrong data: octet {} of message {}", wrong, number);
+}
+
+void expect_pattern_soon(std::span<const std::byte> place, std::uint64_t seed,
+                         std::uint64_t number) {
+  const std::uint64_t begin = now_ns();
+  while (find_wrong(place, seed, number) != place.size()) {
+    if (now_ns() - begin > kSettleNs) return expect_pattern(place, seed, number);
+  }
+}
+
+std::byte last_octet(std::span<std::byte> place) {
+  auto& last = reinterpret_cast<unsigned char&>(place.back());
+  // Acquire pairs with whatever placed the octets, the peer's device or our own engine.
+  return std::byte{std::atomic_ref(last).load(std::memory_order_acquire)};
 }
 
 }  // namespace weft::measure

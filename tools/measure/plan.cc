@@ -1,6 +1,8 @@
 // Names, ranges and refusals.
 #include "measure/plan.h"
 
+#include <weft/sockets.h>
+
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -30,7 +32,7 @@ std::string_view name_of(Tool value) {
   return pick(kNames, static_cast<std::size_t>(value));
 }
 std::string_view name_of(Over value) {
-  static constexpr std::string_view kNames[] = {"rdma", "tcp"};
+  static constexpr std::string_view kNames[] = {"rdma", "tcp", "sockets"};
   return pick(kNames, static_cast<std::size_t>(value));
 }
 std::string_view name_of(Op value) {
@@ -55,7 +57,7 @@ std::uint64_t Plan::octets_max() const {
 }
 
 std::uint32_t Plan::target_count() const {
-  const bool own_places = verify && op == Op::Send && tool == Tool::Blast && over == Over::RDMA;
+  const bool own_places = verify && op == Op::Send && tool == Tool::Blast && over != Over::TCP;
   return own_places ? std::max(buffer_count(), receive_count()) : buffer_count();
 }
 
@@ -91,7 +93,7 @@ const std::vector<Refusal> kRefusals = {
        return p.over == Over::TCP && p.op != Op::Send && !fetched;
      },
      "over TCP there is only --op send, and blast's read, where the server is asked and sends: a "
-     "socket has no one-sided operations"},
+     "plain socket has no one-sided operations (--over sockets has)"},
     {"tcp-read-both",
      [](const Plan& p) { return p.over == Over::TCP && p.op == Op::Read && p.both; },
      "over TCP both directions of --both are the same: --op send"},
@@ -111,16 +113,45 @@ const std::vector<Refusal> kRefusals = {
     {"tcp-block-both",
      [](const Plan& p) { return p.over == Over::TCP && p.wait == Wait::Block && p.both; },
      "a thread in a blocking send cannot receive: --both over TCP needs --wait poll or event"},
-    {"rdma-block-connections",
+    // Sockets have what <weft/sockets.h> has.
+    {"sockets-imm", [](const Plan& p) { return p.over == Over::Sockets && p.op == Op::WriteImm; },
+     "immediate data belongs to the verbs: over sockets who writes and tells of it sends behind "
+     "it, "
+     "and --op write looks at the memory"},
+    {"sockets-inline", [](const Plan& p) { return p.over == Over::Sockets && p.inline_data; },
+     "--inline belongs to the verbs: posted operations of a socket take registered memory"},
+    {"sockets-list", [](const Plan& p) { return p.over == Over::Sockets && p.list != 1; },
+     "a call of <weft/sockets.h> posts one operation: over sockets there is --post single alone"},
+    {"sockets-signal",
+     [](const Plan& p) { return p.over == Over::Sockets && p.signal != Signal::Full; },
+     "each posted operation of a socket gives its completion: over sockets there is --signal full "
+     "alone"},
+    {"sockets-passive",
+     [](const Plan& p) { return p.over == Over::Sockets && p.passive != Passive::Sleep; },
+     "iwarp_poll moves nothing while nothing of its own program's is open: over sockets there is "
+     "--passive sleep alone"},
+    {"sockets-operations",
+     [](const Plan& p) { return p.over == Over::Sockets && p.operations() > IWARP_OPERATIONS_MAX; },
+     "a socket has at most 4096 operations open, receives among them: fewer --outstanding or "
+     "--receives"},
+    {"sockets-ping-write-event",
      [](const Plan& p) {
-       return p.over == Over::RDMA && p.wait == Wait::Block && p.connections != 1;
+       const bool sleeps = p.wait == Wait::Event || p.wait == Wait::Block;
+       return p.over == Over::Sockets && p.tool == Tool::Ping && p.op == Op::Write && sleeps;
      },
-     "only its own connection wakes a thread that sleeps in ibv_get_cq_event: over RDMA --wait "
-     "block takes one connection"},
-    {"rdma-sockets",
+     "a write tells its target nothing, so no event can end the wait: over sockets only --op send "
+     "wakes the peer"},
+    // Who sleeps for a completion, and what belongs to plain sockets.
+    {"one-sleeper",
+     [](const Plan& p) {
+       return p.over != Over::TCP && p.wait == Wait::Block && p.connections != 1;
+     },
+     "only its own connection wakes a thread that sleeps in ibv_get_cq_event or iwarp_wait: but "
+     "over TCP --wait block takes one connection"},
+    {"plain-sockets",
      [](const Plan& p) {
        const bool any = p.socket_buffers != 0 || p.chunk != 0 || !p.congestion.empty();
-       return p.over == Over::RDMA && any;
+       return p.over != Over::TCP && any;
      },
      "--socket-buffers, --chunk and --congestion are about plain sockets: they need --over tcp"},
     {"memory-ping-write",
@@ -131,7 +162,7 @@ const std::vector<Refusal> kRefusals = {
      "with --op write"},
     {"receives-one-sided",
      [](const Plan& p) {
-       const bool used = p.tool == Tool::Blast && p.over == Over::RDMA && p.two_sided();
+       const bool used = p.tool == Tool::Blast && p.over != Over::TCP && p.two_sided();
        return p.receives != 0 && p.window() != p.outstanding && !used;
      },
      "--receives is for blast with --op send or write-imm: nothing else takes one"},
@@ -145,7 +176,7 @@ const std::vector<Refusal> kRefusals = {
      "whose immediate data does"},
     {"passive-active",
      [](const Plan& p) {
-       return p.passive != Passive::Sleep && p.over == Over::RDMA && !p.server_is_passive();
+       return p.passive != Passive::Sleep && p.over != Over::TCP && !p.server_is_passive();
      },
      "--passive is for a server that takes no part: --op read, ping's write-read, and blast's "
      "write without --both"},

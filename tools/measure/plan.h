@@ -13,7 +13,8 @@
 namespace weft::measure {
 
 enum class Tool : std::uint8_t { Ping, Blast };
-enum class Over : std::uint8_t { RDMA, TCP };
+/// Sockets: those of <weft/sockets.h>, with registered memory and posted operations.
+enum class Over : std::uint8_t { RDMA, TCP, Sockets };
 enum class Op : std::uint8_t { Send, Write, WriteImm, Read, WriteRead };
 enum class Wait : std::uint8_t { Poll, Event, Memory, Block };
 enum class Passive : std::uint8_t { Sleep, Poll };
@@ -41,6 +42,8 @@ inline constexpr std::size_t kCongestionMax = 15;
 
 /// Credits that may be on their way: a quarter each of the receives, and rounding.
 inline constexpr std::uint32_t kCreditsMax = 8;
+/// Operations open on a socket beside the messages and their receives: marks, flushes.
+inline constexpr std::uint32_t kOperationsBeside = 4;
 /// Used receives are posted again so many at a time.
 inline constexpr std::uint32_t kReceiveList = 8;
 
@@ -80,6 +83,10 @@ struct Plan {
   /// Receives posted at most, so that one is there for every such message: credits take some too,
   /// and some wait to be posted again in a list.
   std::uint32_t receive_count() const { return window() + kCreditsMax + kReceiveList; }
+  /// Operations that a socket has open at once, over Sockets.
+  std::uint32_t operations() const {
+    return outstanding + (two_sided() ? window() : 0) + kOperationsBeside;
+  }
   std::uint64_t octets_max() const;
   /// Octets of a side's buffers, on each connection.
   std::uint64_t memory_octets() const;
@@ -92,7 +99,7 @@ struct Plan {
   /// One in so many sends is signalled.
   std::uint32_t signal_every() const;
   /// How many one-way trips a round trip is: a Read moves the message once, from asking to having.
-  double trips() const { return op == Op::Read && over == Over::RDMA ? 1 : 2; }
+  double trips() const { return op == Op::Read && over != Over::TCP ? 1 : 2; }
 };
 
 /// A combination that makes no sense, and why.

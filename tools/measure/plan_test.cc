@@ -48,9 +48,22 @@ TEST(Refusals, EachHasAPlanThatIsRefusedForItAlone) {
                                  })},
       {"tcp-read-both",
        changed(blast(), [](Plan& p) { p.over = Over::TCP, p.op = Op::Read, p.both = true; })},
-      {"rdma-block-connections",
-       changed(ping(), [](Plan& p) { p.wait = Wait::Block, p.connections = 2; })},
-      {"rdma-sockets", changed(blast(), [](Plan& p) { p.congestion = "reno"; })},
+      {"sockets-imm",
+       changed(blast(), [](Plan& p) { p.over = Over::Sockets, p.op = Op::WriteImm; })},
+      {"sockets-inline",
+       changed(blast(), [](Plan& p) { p.over = Over::Sockets, p.inline_data = true; })},
+      {"sockets-list", changed(blast(), [](Plan& p) { p.over = Over::Sockets, p.list = 2; })},
+      {"sockets-signal",
+       changed(blast(), [](Plan& p) { p.over = Over::Sockets, p.signal = Signal::Periodic; })},
+      {"sockets-passive",
+       changed(blast(), [](Plan& p) { p.over = Over::Sockets, p.passive = Passive::Poll; })},
+      {"sockets-operations",
+       changed(blast(), [](Plan& p) { p.over = Over::Sockets, p.outstanding = 4096; })},
+      {"sockets-ping-write-event",
+       changed(ping(),
+               [](Plan& p) { p.over = Over::Sockets, p.op = Op::Write, p.wait = Wait::Event; })},
+      {"one-sleeper", changed(ping(), [](Plan& p) { p.wait = Wait::Block, p.connections = 2; })},
+      {"plain-sockets", changed(blast(), [](Plan& p) { p.congestion = "reno"; })},
       {"ping-chunk", changed(ping(), [](Plan& p) { p.over = Over::TCP, p.chunk = 64; })},
       {"memory-ping-write", changed(blast(), [](Plan& p) { p.wait = Wait::Memory; })},
       {"receives-one-sided", changed(blast(), [](Plan& p) { p.receives = 512; })},
@@ -132,6 +145,38 @@ TEST(Refusals, WhatIsAboutSocketsGoesOverTCPAlone) {
     plan.over = Over::TCP, plan.op = Op::Send;
     EXPECT_EQ(refusal(plan), "");
   }
+}
+
+TEST(Refusals, WhatSocketsWithRegisteredMemoryCanDoIsNotRefused) {
+  const auto over_sockets = [](Plan plan, Op op, Wait wait) {
+    plan.over = Over::Sockets, plan.op = op, plan.wait = wait, plan.verify = true;
+    return plan;
+  };
+  for (const Op op : {Op::Send, Op::Read, Op::WriteRead}) {
+    for (const Wait wait : {Wait::Poll, Wait::Event, Wait::Block}) {
+      EXPECT_EQ(refusal(over_sockets(ping(), op, wait)), "") << name_of(op);
+    }
+  }
+  EXPECT_EQ(refusal(over_sockets(ping(), Op::Write, Wait::Poll)), "");
+  EXPECT_EQ(refusal(over_sockets(ping(), Op::Write, Wait::Memory)), "");
+  for (const Op op : {Op::Send, Op::Write, Op::Read}) {
+    Plan plan = over_sockets(blast(), op, Wait::Event);
+    plan.both = true, plan.connections = 4, plan.threads = 2, plan.outstanding = 1024;
+    EXPECT_EQ(refusal(plan), "") << name_of(op);
+    EXPECT_LE(plan.operations(), 4096u);
+  }
+}
+
+TEST(Refusals, ASocketsOperationsAreItsMessagesAndItsReceives) {
+  const auto with = [](Op op, std::uint32_t outstanding, std::uint32_t receives) {
+    return changed(blast(), [&](Plan& p) {
+      p.over = Over::Sockets, p.op = op, p.outstanding = outstanding, p.receives = receives;
+    });
+  };
+  EXPECT_EQ(refusal(with(Op::Write, 4096 - kOperationsBeside, 0)), "");
+  EXPECT_NE(refusal(with(Op::Write, 4097 - kOperationsBeside, 0)), "");
+  EXPECT_EQ(refusal(with(Op::Send, 96, 4000 - kOperationsBeside)), "");
+  EXPECT_NE(refusal(with(Op::Send, 97, 4000 - kOperationsBeside)), "");
 }
 
 TEST(Refusals, MessagesMayBeFetchedOverTCP_ByBlastAlone) {

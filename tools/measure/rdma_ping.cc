@@ -1,5 +1,4 @@
 // One message at a time, to and fro, by RDMA.
-#include <atomic>
 #include <cstring>
 
 #include "measure/pattern.h"
@@ -12,10 +11,6 @@ namespace {
 constexpr std::uint32_t kSendDepth = 256;
 /// A receive is posted for the next messages before this one is answered.
 constexpr std::uint32_t kReceivesAhead = 4;
-
-/// An RDMA Write may be seen by its last octet a moment before the octets in front of it, since a
-/// copy runs in any order; but not for long.
-constexpr std::uint64_t kSettleNs = 1'000'000'000;
 
 class RdmaPing final : public RdmaRunner {
  public:
@@ -79,12 +74,8 @@ class RdmaPing final : public RdmaRunner {
       case Op::Send:
       case Op::WriteImm:
         return received_ > trip_;
-      case Op::Write: {
-        auto& last =
-            reinterpret_cast<unsigned char&>(memory_->target(0, leg_.octets)[leg_.octets - 1]);
-        // Acquire pairs with whatever placed the octets, the peer's device or our own engine.
-        return std::byte{std::atomic_ref(last).load(std::memory_order_acquire)} == mark();
-      }
+      case Op::Write:
+        return last_octet(memory_->target(0, leg_.octets)) == mark();
       default:
         return reads_done_ > trip_;
     }
@@ -99,11 +90,7 @@ class RdmaPing final : public RdmaRunner {
     if (plan_.op == Op::WriteRead) return expect_pattern(target, leg_.seed, number(side_));
     const Side sender = side_ == Side::Client ? Side::Server : Side::Client;
     if (plan_.op != Op::Write) return expect_pattern(target, leg_.seed, number(sender));
-    const auto body = target.first(target.size() - 1);
-    const std::uint64_t begin = now_ns();
-    while (find_wrong(body, leg_.seed, number(sender)) != body.size()) {
-      if (now_ns() - begin > kSettleNs) return expect_pattern(body, leg_.seed, number(sender));
-    }
+    expect_pattern_soon(target.first(target.size() - 1), leg_.seed, number(sender));
   }
 
   void send_message() {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "measure/pattern.h"
 #include "measure/verbs_calls.h"
 
 namespace weft::measure {
@@ -119,11 +118,6 @@ ibv_wr_opcode RdmaRunner::opcode() const {
     default:
       return IBV_WR_RDMA_WRITE;
   }
-}
-
-void expect_pattern(std::span<const std::byte> place, std::uint64_t seed, std::uint64_t number) {
-  const std::size_t wrong = find_wrong(place, seed, number);
-  if (wrong != place.size()) fail("wrong data: octet {} of message {}", wrong, number);
 }
 
 }  // namespace weft::measure

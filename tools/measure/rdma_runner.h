@@ -82,7 +82,4 @@ std::unique_ptr<RdmaRunner> make_rdma_ping(const Plan& plan, Side side,
 std::unique_ptr<RdmaRunner> make_rdma_blast(const Plan& plan, Side side,
                                             std::unique_ptr<RdmaLink> link);
 
-/// Octets of a message that differ from its pattern end the run.
-void expect_pattern(std::span<const std::byte> place, std::uint64_t seed, std::uint64_t number);
-
 }  // namespace weft::measure

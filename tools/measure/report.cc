@@ -78,7 +78,9 @@ Metrics derive(const Plan& plan, const Row& row) {
 }
 
 std::string table_head(const Plan& plan) {
-  const auto op = plan.over == Over::TCP ? std::string("TCP") : fmt::format("{}", name_of(plan.op));
+  const auto op = plan.over == Over::TCP       ? std::string("TCP")
+                  : plan.over == Over::Sockets ? fmt::format("{} over sockets", name_of(plan.op))
+                                               : std::string(name_of(plan.op));
   const auto head =
       fmt::format("{} by {}, waiting by {}", name_of(plan.tool), op, name_of(plan.wait));
   if (plan.tool == Tool::Ping) {

@@ -120,7 +120,7 @@ void Crew::work(std::size_t thread) {
     mine.push_back(runners_[i].get());
   }
   const bool watches = thread == 0;
-  if (plan_.wait == Wait::Event || (plan_.wait == Wait::Block && plan_.over == Over::RDMA)) {
+  if (plan_.wait == Wait::Event || (plan_.wait == Wait::Block && plan_.over != Over::TCP)) {
     turn_sleeping(std::move(mine), watches);
   } else {
     turn_polling(std::move(mine), watches);

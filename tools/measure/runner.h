@@ -39,7 +39,7 @@ class Runner {
   /// What to wait for: a descriptor, and the events of poll(2).
   virtual int descriptor() const = 0;
   virtual short events() const = 0;
-  /// After poll(2) said so. Over RDMA with --wait block it sleeps until there is something.
+  /// After poll(2) said so. With --wait block it sleeps until there is something, but over TCP.
   virtual void woken() = 0;
   /// With --verify, after both sides are done: what could not be looked at while it ran.
   virtual void check() = 0;

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "measure/extended_runner.h"
 #include "measure/rdma_runner.h"
 #include "measure/runner.h"
 #include "measure/sockets.h"
@@ -32,6 +33,17 @@ struct Connections {
   Runners runners;  // they go first
   std::string device;
 };
+
+SocketOptions socket_options(const Plan& plan) {
+  if (plan.over == Over::TCP) return {plan.socket_buffers, plan.congestion, 0};
+  extended_calls();  // who has them not hears of it before anything is opened
+  return {0, {}, static_cast<int>(plan.operations())};
+}
+
+std::unique_ptr<Runner> make_socket_runner(const Plan& plan, Side side, int fd, Line& line) {
+  return plan.over == Over::TCP ? make_tcp_runner(plan, side, fd)
+                                : make_extended_runner(plan, side, fd, line);
+}
 
 // --- how many messages a leg has
 
@@ -98,10 +110,9 @@ class Client {
     const std::string address = line_.peer_address();
     if (plan_.over == Over::RDMA) connections_.events.emplace([this] { line_.check_peer(); });
     for (std::uint32_t i = 0; i < plan_.connections; ++i) {
-      if (plan_.over == Over::TCP) {
-        connections_.runners.push_back(make_tcp_runner(
-            plan_, Side::Client,
-            connect_socket(address, number, plan_.socket_buffers, plan_.congestion)));
+      if (plan_.over != Over::RDMA) {
+        const int fd = connect_socket(address, number, socket_options(plan_));
+        connections_.runners.push_back(make_socket_runner(plan_, Side::Client, fd, line_));
         continue;
       }
       auto runner = RdmaRunner::make(
@@ -228,13 +239,13 @@ class Server {
     const auto tell = [&](std::uint16_t port) {
       line_.put(FrameKind::Ready, {{"port", port}, {"server", describe_side()}});
     };
-    if (plan_.over == Over::TCP) {
-      const Listener listener = open_listener(address, plan_.socket_buffers, plan_.congestion);
+    if (plan_.over != Over::RDMA) {
+      const Listener listener = open_listener(address, socket_options(plan_));
       try {
         tell(listener.port);
         for (std::uint32_t i = 0; i < plan_.connections; ++i) {
-          connections_.runners.push_back(
-              make_tcp_runner(plan_, Side::Server, accept_tcp(listener.fd, line_)));
+          const int fd = accept_tcp(listener.fd, line_);
+          connections_.runners.push_back(make_socket_runner(plan_, Side::Server, fd, line_));
         }
       } catch (...) {
         ::close(listener.fd);

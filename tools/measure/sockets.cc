@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <weft/sockets.h>
+
 #include "measure/address.h"
 #include "measure/basics.h"
 
@@ -14,16 +16,27 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-int make_socket(const Address& where, std::uint32_t buffer_octets, const std::string& congestion) {
+void switch_to_iwarp(int fd, int operations) {
+  const int mode = IWARP_MODE_REQUIRED;
+  if (::setsockopt(fd, SOL_IWARP, IWARP_MODE, &mode, sizeof mode) != 0) fail_errno("IWARP_MODE");
+  if (::setsockopt(fd, SOL_IWARP, IWARP_OPERATIONS, &operations, sizeof operations) != 0) {
+    fail_errno("IWARP_OPERATIONS");
+  }
+}
+
+int make_socket(const Address& where, const SocketOptions& options) {
   const int fd = ::socket(where.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) fail_errno("socket");
   // The system has a limit, and takes what it allows.
   for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
-    if (buffer_octets == 0) break;
-    if (::setsockopt(fd, SOL_SOCKET, option, &buffer_octets, sizeof buffer_octets) != 0) {
+    if (options.buffer_octets == 0) break;
+    if (::setsockopt(fd, SOL_SOCKET, option, &options.buffer_octets,
+                     sizeof options.buffer_octets) != 0) {
       fail_errno("the size of a socket buffer");
     }
   }
+  if (options.operations != 0) switch_to_iwarp(fd, options.operations);
+  const std::string& congestion = options.congestion;
   if (!congestion.empty() && ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion.data(),
                                           static_cast<socklen_t>(congestion.size())) != 0) {
     fail_errno("congestion control " + congestion + " for plain TCP");
@@ -38,20 +51,18 @@ void send_small_at_once(int fd) {
 
 }  // namespace
 
-Listener open_listener(const std::string& address, std::uint32_t buffer_octets,
-                       const std::string& congestion) {
+Listener open_listener(const std::string& address, const SocketOptions& options) {
   Address where = parse_address(address, 0);
-  const int fd = make_socket(where, buffer_octets, congestion);
+  const int fd = make_socket(where, options);
   if (::bind(fd, where.get(), where.length) != 0) fail_errno("cannot bind to " + address);
   if (::listen(fd, kBacklog) != 0) fail_errno("listen");
   ::getsockname(fd, where.get(), &where.length);
   return {fd, port_of(where)};
 }
 
-int connect_socket(const std::string& address, std::uint16_t port, std::uint32_t buffer_octets,
-                   const std::string& congestion) {
+int connect_socket(const std::string& address, std::uint16_t port, const SocketOptions& options) {
   Address where = parse_address(address, port);
-  const int fd = make_socket(where, buffer_octets, congestion);
+  const int fd = make_socket(where, options);
   if (::connect(fd, where.get(), where.length) != 0) fail_errno("cannot connect to " + address);
   send_small_at_once(fd);
   return fd;

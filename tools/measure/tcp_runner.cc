@@ -58,11 +58,6 @@ class Socket {
   int flags_;
 };
 
-void expect(std::span<const std::byte> place, std::uint64_t seed, std::uint64_t number) {
-  const std::size_t wrong = find_wrong(place, seed, number);
-  if (wrong != place.size()) fail("wrong data: octet {} of message {}", wrong, number);
-}
-
 class TCPRunner : public Runner {
  public:
   TCPRunner(const Plan& plan, Side side, int fd, std::uint64_t octets)
@@ -123,7 +118,7 @@ class TCPPing final : public TCPRunner {
     moved_ = 0;
     const bool received = !sending_;
     if (received && plan_.verify) {
-      expect(sources_.target(0, leg_.octets), leg_.seed, number(side_ == Side::Server));
+      expect_pattern(sources_.target(0, leg_.octets), leg_.seed, number(side_ == Side::Server));
     }
     sending_ = !sending_;
     // The client's trip ends with what it receives, the server's with what it sends.
@@ -243,8 +238,8 @@ class TCPBlast final : public TCPRunner {
     received_ += now;
     if (plan_.verify) {
       for (; (checked_ + 1) * leg_.octets <= received_; ++checked_) {
-        expect({target() + checked_ * leg_.octets % target_ring(), leg_.octets}, leg_.seed,
-               checked_);
+        expect_pattern({target() + checked_ * leg_.octets % target_ring(), leg_.octets}, leg_.seed,
+                       checked_);
       }
     }
     return now > 0;

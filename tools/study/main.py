@@ -24,6 +24,7 @@ from sets import BY_NAME
 PAGE, DATA, TABLE, JOURNAL = "study.html", "study.json", "study.csv", "journal.jsonl"
 # A server or a network that does not work at all shows in the first few measurements.
 FAILURES_MAX = 12
+LOOKS_SECONDS = 60
 
 
 class Interrupted(Exception):
@@ -300,9 +301,19 @@ def kind_of(chosen, path):
 
 
 def parts(weft):
-    """What of weft is built beside it."""
+    """What of weft is built beside it. A library that an earlier build left may not load, or lack
+    calls: a program that runs with it looks them up."""
     library = Path(weft).resolve().parent.parent / "lib" / "libweft-sockets.so"
-    return {"sockets"} if library.exists() else set()
+    if not library.exists():
+        return set()
+    looks = "import ctypes, os; os._exit(not hasattr(ctypes.CDLL(None), 'iwarp_post_write'))"
+    try:
+        ran = subprocess.run([weft, "run", "--sockets", "--", sys.executable, "-c", looks],
+                             stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                             env=media.clean_environment(), timeout=LOOKS_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return set()
+    return {"sockets"} if ran.returncode == 0 else set()
 
 
 def write_all(chosen, out, head, entries):

@@ -75,7 +75,7 @@ class Medium:
     def server(self, weft, work, cpu):
         """The port of a server for such work."""
         settings = self.settings(work)
-        kind = (*settings, work.through)
+        kind = (*program(weft, work), *settings)
         if kind in self.servers and self.servers[kind][0].poll() is None:
             return self.servers[kind][1]
         port = self.port_of(len(self.servers))
@@ -128,10 +128,12 @@ def cpus_for_sides():
 
 
 def program(weft, work):
-    """The same program, by itself or with iWARP beneath its sockets."""
+    """The same program, by itself or with iWARP beneath its sockets: beneath all of them, or, by
+    the extended interface, beneath those that it switches itself."""
     if not work.through:
         return [weft]
-    return [weft, "run", "--sockets", "--iwarp-port", "1-65535", "--", weft]
+    rules = [] if work.over == "sockets" else ["--iwarp-port", "1-65535"]
+    return [weft, "run", "--sockets", *rules, "--", weft]
 
 
 def report_row(output):

@@ -209,7 +209,8 @@ class Program(unittest.TestCase):
     @unittest.skipIf(WEFT is None, "no weft was named")
     def test_the_real_one_measures_each_kind_of_work(self):
         ran = subprocess.run([WEFT, "study", "--moment", "--out", str(self.out), "--over",
-                              "loopback", "--only", "rdma-2,rdma-6,iwarp-t1,offload-1"],
+                              "loopback", "--only", "rdma-2,rdma-6,iwarp-t1,sockets-5,sockets-6,"
+                              "offload-1"],
                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
                              timeout=8 * PATIENCE, check=False)
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)

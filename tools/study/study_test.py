@@ -19,6 +19,7 @@ import export
 import guide
 import journal
 import made_up
+import main
 import medium as media
 import page
 import plan
@@ -143,8 +144,10 @@ class Order(unittest.TestCase):
                          ["sockets-6"])
 
     def test_a_library_beneath_the_sockets_is_beneath_those_of_that_work_alone(self):
-        plain, = BY_NAME["sockets-5"].series[1:]
-        under = BY_NAME["sockets-5"].series[0]
+        under, plain, own = BY_NAME["sockets-5"].series
+        self.assertEqual(media.program("weft", own.work),
+                         ["weft", "run", "--sockets", "--", "weft"])
+        self.assertIn("--over sockets --op write", own.work.name())
         self.assertEqual(media.program("weft", plain.work), ["weft"])
         self.assertEqual(media.program("weft", under.work),
                          ["weft", "run", "--sockets", "--iwarp-port", "1-65535", "--", "weft"])
@@ -520,6 +523,29 @@ class Plots(unittest.TestCase):
             for label, style in styles.items():
                 self.assertEqual(style[0] == "var(--base)", label.startswith("TCP"), label)
             self.assertEqual(len({style[0] for style in styles.values()}), len(styles), one.name)
+
+
+class Parts(unittest.TestCase):
+    def parts(self, script, library=True):
+        """With a weft that is this script."""
+        with tempfile.TemporaryDirectory() as folder:
+            weft = Path(folder, "bin", "weft")
+            weft.parent.mkdir()
+            weft.write_text(f"#!/bin/sh\n{script}\n")
+            weft.chmod(0o755)
+            Path(folder, "lib").mkdir()
+            if library:
+                Path(folder, "lib", "libweft-sockets.so").touch()
+            return main.parts(str(weft))
+
+    def test_the_sockets_library_counts_where_programs_run_with_it(self):
+        self.assertEqual(self.parts("exit 0"), {"sockets"})
+        self.assertEqual(self.parts("exit 0", library=False), set())
+
+    def test_one_that_an_earlier_build_left_does_not(self):
+        self.assertEqual(self.parts("exit 127"), set())
+        # The dynamic linker leaves out what it cannot preload, and goes on.
+        self.assertEqual(self.parts('shift 3; exec "$@"'), set())
 
 
 class Devices(unittest.TestCase):

@@ -49,7 +49,7 @@ class Work:
         """Behind the server's address."""
         words = ["--over", self.over] if self.over != "rdma" else []
         # Over TCP messages are sent, unless they are fetched.
-        words += ["--op", self.op] if self.over == "rdma" or self.op != "send" else []
+        words += ["--op", self.op] if self.over != "tcp" or self.op != "send" else []
         words += ["--wait", self.wait, "--size", size_text(self.size)]
         if self.outstanding:
             words += ["--outstanding", str(self.outstanding)]
@@ -86,6 +86,11 @@ def ping(op="send", **more):
 
 def blast(op="write", **more):
     return Work("blast", op, **{"outstanding": 64, "size": 64 * KIB, **more})
+
+
+def extended(work, **more):
+    """The same by a program that uses <weft/sockets.h> on its sockets."""
+    return work.at(over="sockets", through="sockets", **more)
 
 
 def tcp(work, **more):

@@ -33,6 +33,8 @@ Examples, in two terminals:
   weft ping 127.0.0.1                            its client: Sends of 64 octets, busy polling
   weft ping 127.0.0.1 --op write --sweep 1-64K   RDMA Writes of 1, 2, 4 ... 65536 octets
   weft ping 127.0.0.1 --over tcp                 the baseline, by the same program
+  weft run --sockets -- weft ping                a server for --over sockets too
+  weft run --sockets -- weft ping 127.0.0.1 --over sockets --op write
 )";
 
 constexpr const char* kBlastFooter = R"(
@@ -46,6 +48,8 @@ Examples, in two terminals:
   weft blast 127.0.0.1 --op write --size 64K --outstanding 128
   weft blast 127.0.0.1 --op send --wait event --signal periodic --sweep 1K-1M
   weft blast 127.0.0.1 --over tcp --size 64K     the baseline, by the same program
+  weft run --sockets -- weft blast               a server for --over sockets too
+  weft run --sockets -- weft blast 127.0.0.1 --over sockets --op write
 )";
 
 template <typename Enum>
@@ -178,7 +182,8 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
                           const char* help) {
     app.add_option(name, into, help)->type_name(values)->capture_default_str()->group(kWork);
   };
-  choice("--over", options.over, choices<measure::Over>(), "RDMA, or plain sockets");
+  choice("--over", options.over, choices<measure::Over>(),
+         "RDMA; plain sockets; sockets with registered memory (both sides by weft run --sockets)");
   choice("--op", options.op, ping ? choices<Op>() : "send|write|write-imm|read",
          ping ? "how messages move; write-read: the client writes and reads back"
               : "how messages move");

@@ -32,12 +32,12 @@ def check(good, text):
 class Server:
     """weft ping or blast without an address, ended with the block."""
 
-    def __init__(self, tool, *options):
+    def __init__(self, tool, *options, weft=(WEFT,)):
         with socket.socket() as probe:
             probe.bind((HOST, 0))
             self.port = probe.getsockname()[1]
-        self.tool = tool
-        self.process = subprocess.Popen([WEFT, tool, "--port", str(self.port), *options],
+        self.tool, self.weft = tool, weft
+        self.process = subprocess.Popen([*weft, tool, "--port", str(self.port), *options],
                                         env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT)
         self.first = self.process.stdout.readline()
@@ -53,7 +53,7 @@ class Server:
         self.process.stdout.close()
 
     def start(self, *options):
-        return subprocess.Popen([WEFT, self.tool, HOST, "--port", str(self.port), *options],
+        return subprocess.Popen([*self.weft, self.tool, HOST, "--port", str(self.port), *options],
                                 env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT)
 
@@ -113,6 +113,10 @@ def refusals():
     usage(["blast", HOST, "--over", "tcp", "--chunk", "0"], "--chunk takes 1 to 256M")
     usage(["blast", HOST, "--over", "tcp", "--congestion", "a/b"], "a name such as cubic")
     usage(["ping", HOST, "--wait", "block", "--connections", "2"], "takes one connection")
+    usage(["ping", HOST, "--over", "sockets", "--op", "write-imm"], "belongs to the verbs")
+    usage(["ping", HOST, "--over", "sockets", "--op", "write", "--wait", "event"],
+          "only --op send wakes the peer")
+    usage(["blast", HOST, "--over", "sockets", "--outstanding", "4096"], "4096 operations open")
 
 
 def ping_every_operation():
@@ -172,6 +176,60 @@ def blast_every_operation():
                        "--verify")
         server.process.send_signal(signal.SIGTERM)
         server.ends(0)
+
+
+# The library is preloaded, and no port has a rule: the programs switch their sockets themselves.
+WITH_SOCKETS = (WEFT, "run", "--sockets", "--", WEFT)
+
+
+def ping_over_sockets():
+    with Server("ping", "--persistent", weft=WITH_SOCKETS) as server:
+        for op in ("send", "write", "read", "write-read"):
+            over = ("--over", "sockets", "--op", op, "-n", "20", "--verify")
+            server.measure(*over, "--size", "1,77,70000", says=f"ping by {op} over sockets")
+            server.measure(*over, "--connections", "4", "--threads", "2")
+            for wait in ("memory",) if op == "write" else ("event", "block"):
+                server.measure(*over, "--wait", wait)
+        server.measure("--over", "sockets", "--op", "write", "-n", "300", "--wait", "memory")
+        server.measure("--over", "sockets", "--op", "send", "--time", "0.05", "--crc", "off")
+        # What goes over others goes on as before.
+        server.measure("--op", "write", "-n", "20", "--verify")
+        server.measure("--over", "tcp", "-n", "20", "--verify")
+        server.process.send_signal(signal.SIGINT)
+        server.ends(0)
+
+
+def blast_over_sockets():
+    with Server("blast", "--persistent", weft=WITH_SOCKETS) as server:
+        for op in ("send", "write", "read"):
+            over = ("--over", "sockets", "--op", op, "-n", "2000")
+            server.measure(*over, "--verify", "--size", "1,77,7000",
+                           says=f"blast by {op} over sockets")
+            server.measure("--over", "sockets", "--op", op, "-n", "50", "--size", "1M", "--both",
+                           "--verify")
+            server.measure(*over, "--verify", "--both", "--wait", "event", "--size", "100")
+            server.measure(*over, "--verify", "--both", "--wait", "block", "--size", "100")
+            server.measure(*over, "--outstanding", "1", "--size", "100")
+            server.measure(*over, "--outstanding", "1000", "--size", "100", "--verify")
+            server.measure(*over, "--connections", "4", "--threads", "2", "--wait", "event",
+                           "--size", "100", "--verify")
+        server.measure("--over", "sockets", "--op", "send", "-n", "500", "--receives", "3",
+                       "--verify")
+        server.measure("--over", "sockets", "-n", "100", "--buffers", "1")
+        server.process.send_signal(signal.SIGTERM)
+        server.ends(0)
+
+
+def without_the_sockets_library():
+    """Whose side lacks it says what to do, and the other hears it."""
+    hint = "run both sides as weft run --sockets"
+    with Server("blast") as server:
+        server.measure("--over", "sockets", status=1, says=hint)
+        server.ends(1, hint)
+    with Server("blast", weft=WITH_SOCKETS) as server:
+        server.weft = (WEFT,)
+        server.measure("--over", "sockets", status=1, says=hint)
+        server.ends(1, hint)
 
 
 def close_to(found, wanted, error=1e-9):
@@ -240,6 +298,12 @@ def derived_figures():
                         ["--over", "tcp"]):
             recompute(json.loads(server.measure(
                 *options, "--wait", "event", "-n", "500", "--size", "1,4K", "--json", "-")))
+    for tool, op in (("ping", "read"), ("ping", "send"), ("blast", "write")):
+        with Server(tool, weft=WITH_SOCKETS) as server:
+            raw = ("--raw", "1000") if tool == "ping" else ()
+            recompute(json.loads(server.measure(
+                "--over", "sockets", "--op", op, "--wait", "event", "-n", "500", "--size", "1,4K",
+                *raw, "--json", "-")))
 
 
 def warm_up():
@@ -300,17 +364,22 @@ LONG = ("--time", "1", "--size", ",".join(["64"] + ["65"] * 100))
 
 
 def killed_ends():
-    for tool, options in (("ping", ["--op", "send", *EVENT]), ("blast", ["--op", "write", *EVENT]),
-                          ("blast", ["--op", "send", *EVENT]), ("ping", ["--over", "tcp", *EVENT]),
-                          ("ping", ["--op", "send", "--wait", "block"])):
-        with Server(tool) as server:
+    plain = (WEFT,)
+    for tool, options, weft in (
+            ("ping", ["--op", "send", *EVENT], plain), ("blast", ["--op", "write", *EVENT], plain),
+            ("blast", ["--op", "send", *EVENT], plain), ("ping", ["--over", "tcp", *EVENT], plain),
+            ("ping", ["--op", "send", "--wait", "block"], plain),
+            ("ping", ["--over", "sockets", "--op", "write"], WITH_SOCKETS),
+            ("blast", ["--over", "sockets", *EVENT], WITH_SOCKETS),
+            ("blast", ["--over", "sockets", "--op", "send", "--wait", "block"], WITH_SOCKETS)):
+        with Server(tool, weft=weft) as server:
             client = server.start(*options, *LONG)
             until_busy(client)
             server.process.kill()
             output = client.communicate(timeout=PATIENCE)[0]
             check(client.returncode == 1 and "gone" in output and "stands above" in output,
                   f"{tool} {options}, its server killed: {client.returncode} and:\n{output}")
-        with Server(tool) as server:
+        with Server(tool, weft=weft) as server:
             client = server.start(*options, *LONG)
             until_busy(client)
             client.kill()
@@ -388,7 +457,8 @@ def foreign_peers():
                   f"a server that says {answer}: {client.returncode} and:\n{output}")
 
 
-CASES = (refusals, ping_every_operation, blast_every_operation, derived_figures, warm_up, reports,
+CASES = (refusals, ping_every_operation, blast_every_operation, ping_over_sockets,
+         blast_over_sockets, without_the_sockets_library, derived_figures, warm_up, reports,
          one_shot_server, client_that_cannot,
          killed_ends, interrupted_client, foreign_peers)
 for case in CASES:

@@ -244,7 +244,8 @@ class Bench:
         """Starts a program by `weft run OPTIONS --`. `label` is its name in COMPATIBILITY.md."""
         if shutil.which(str(words[0])) is None and not os.path.exists(str(words[0])):
             raise Skip(f"there is no program {words[0]} on this machine")
-        if label or not str(words[0]).startswith(os.path.dirname(self.weft)):
+        ours = words[0] == sys.executable or str(words[0]).startswith(os.path.dirname(self.weft))
+        if label or not ours:
             by_cm = " -R" if "-R" in words else ""  # perftest, by the connection manager
             label = label or os.path.basename(words[0]) + by_cm
             self.facts.append(("runs", label, persona_of(options), ""))

@@ -271,7 +271,12 @@ void Service::watch_relay(const SocketPtr& socket, int far, std::uint32_t events
   epoll_event event{};
   event.events = events;
   event.data.u64 = socket->number() | kRelay;
-  kernel::epoll_ctl(epoll_, first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, far, &event);
+  if (!first && kernel::epoll_ctl(epoll_, EPOLL_CTL_MOD, far, &event) == 0) return;
+  kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, far, &event);  // new, or ignored meanwhile
+}
+
+void Service::ignore_relay(int far) {
+  kernel::epoll_ctl(epoll_, EPOLL_CTL_DEL, far, nullptr);
 }
 
 void Service::unwatch(const Socket& socket, int event_fd) {

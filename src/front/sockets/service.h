@@ -47,6 +47,8 @@ class Service {
   /// The same for the far end of a socket that another process has, or a listener's, which one
   /// may have; `first`: it is new here.
   void watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first);
+  /// Does not look at the far end any more, until watch_relay.
+  void ignore_relay(int far);
   /// More or fewer sockets whose octets the thread carries to other processes. While there are some
   /// it works for the device where it waits: nobody else waits for what comes to them.
   void count_relays(int more) { relays_ += more; }

@@ -296,12 +296,17 @@ void Socket::handle_event(const ConnectionEvent& event) {
                event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
       // What came before the end is in the CQ already.
       if (lane_ != nullptr) {
-        drive();
+        if (state_ == State::Connected) poll_queue();
         // A peer that broke the protocol below did not end its stream.
         if (event.status == -EPROTO) stream().handle_failure(ECONNRESET);
         stream().handle_closed();
       }
       gone_ = true;
+    }
+    // Closed before it stood: it leaves at once.
+    if (state_ == State::Connected && closing_ && !stream().ended()) {
+      stream().disconnect();
+      serve_in_background();
     }
     if (state_ == State::Connected || !may_fall_back_) fallback_ = nullptr;
     if (state_ == State::Refused) instead.swap(fallback_);
@@ -485,10 +490,11 @@ bool Socket::arm() {
 bool Socket::poll_queue(int most) {
   end_jumped_sleep();
   bool any = lane_->drive(most);
-  // Who took the event that armed it for the service arms it again.
-  if (watched_ && !lane_->is_armed()) {
+  // Who took the event that armed it for the service arms it again, until nothing came meanwhile.
+  while (watched_ && !lane_->is_armed()) {
     lane_->arm();
-    any = lane_->drive() || any;
+    if (!lane_->drive()) break;
+    any = true;
   }
   // Over by either side's word, or failed: the connection beneath goes too.
   if (state_ == State::Connected && stream().ended() && !disconnecting_) {
@@ -546,7 +552,10 @@ void Socket::stop_waiting(int wake_fd) {
 void Socket::end_wait(int wake_fd, bool readable) {
   std::lock_guard lock(mutex_);
   stop_waiting(wake_fd);
-  if (readable && lane_ != nullptr) lane_->take_event();
+  if (!readable || lane_ == nullptr) return;
+  lane_->take_event();
+  while (watched_ && state_ == State::Connected && arm()) {
+  }
 }
 
 short Socket::events_now() const {

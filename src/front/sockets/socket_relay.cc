@@ -5,6 +5,7 @@
 // that, also after exec, and this process carries the octets on. One more copy each way.
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "front/sockets/kernel.h"
 #include "front/sockets/service.h"
@@ -42,8 +43,8 @@ bool Socket::hand_over() {
   relay_waits_ = EPOLLIN;
   (*service)->watch_relay(shared_from_this(), mirror_.far(), relay_waits_, true);
   serve_in_background();
-  relay();
-  return true;
+  // The other process may be gone already: then it is closed as if nobody had it.
+  return !relay();
 }
 
 void Socket::set_relaying(bool on) {
@@ -69,6 +70,10 @@ bool Socket::relay() {
   }
   while (relay_in()) {
   }
+  // What it writes from now on nobody would read: it is to hear so, as TCP's writer does.
+  if (!stream().sending() && !std::exchange(relay_heard_end_, true)) {
+    kernel::shutdown(mirror_.far(), SHUT_RD);
+  }
   const bool gone = mirror_.is_abandoned();
   std::uint32_t waits = 0;
   if (!relay_heard_end_ && relayed_in_.empty()) waits |= EPOLLIN;
@@ -78,9 +83,14 @@ bool Socket::relay() {
     set_relaying(false);
     return true;
   }
-  if (waits != relay_waits_) {
+  // A hang-up is told whatever is asked for: who has gone is not asked while the stream has to go
+  // on.
+  const bool ignored = gone && waits == 0;
+  if (waits != relay_waits_ || ignored) {
     relay_waits_ = waits;
-    if (auto service = Service::get(); service) {
+    if (auto service = Service::get(); service && ignored) {
+      (*service)->ignore_relay(mirror_.far());
+    } else if (service) {
       (*service)->watch_relay(shared_from_this(), mirror_.far(), waits, false);
     }
   }

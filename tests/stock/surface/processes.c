@@ -164,6 +164,48 @@ static void accept_then_fork(void) {
   close(listener);
 }
 
+/* As Python's subprocess does it. */
+static void a_vforked_child_closes_all(void) {
+  struct pair pair = open_ipv4_pair();
+  const pid_t child = vfork();
+  if (child == 0) {
+    for (int fd = 3; fd < 256; ++fd) close(fd);
+    execl("/bin/true", "true", (char*)NULL);
+    _exit(127);
+  }
+  int status = 0;
+  SAY(waitpid(child, &status, 0) == child);
+  SAY(status);
+  SAY(send_pattern(pair.client, 0, 20000) + receive_pattern(pair.server, 0, 20000));
+  SAY(send_pattern(pair.server, 0, 20000) + receive_pattern(pair.client, 0, 20000));
+  close_pair(&pair);
+}
+
+/* A child that only writes hears that its peer has gone. */
+static void a_child_writes_to_a_peer_that_leaves(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  const int client = connect_to(&name);
+  const int server = accept(listener, NULL, NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    static const char words[4096];
+    close(listener), close(client);
+    signal(SIGPIPE, SIG_IGN);
+    while (send(server, words, sizeof words, 0) > 0) {
+    }
+    exit(errno == EPIPE || errno == ECONNRESET ? 0 : errno);
+  }
+  close(server);
+  char some[100];
+  SAY(recv(client, some, sizeof some, MSG_WAITALL));
+  close(client);
+  int status = 0;
+  SAY(waitpid(child, &status, 0) == child);
+  SAY(status);
+  close(listener);
+}
+
 static void accept_then_fork_twice(void) {
   struct pair pair = open_ipv4_pair();
   const pid_t child = fork();
@@ -340,6 +382,8 @@ const struct test_case processes_cases[] = {
     {"passing_a_socket", passing_a_socket},
     {"accept_then_fork", accept_then_fork},
     {"accept_then_fork_twice", accept_then_fork_twice},
+    {"a_vforked_child_closes_all", a_vforked_child_closes_all},
+    {"a_child_writes_to_a_peer_that_leaves", a_child_writes_to_a_peer_that_leaves},
     {"exec_with_a_socket", exec_with_a_socket},
     {"spawn_with_a_socket", spawn_with_a_socket},
     {"fork_then_accept", fork_then_accept},

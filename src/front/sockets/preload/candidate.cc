@@ -126,14 +126,18 @@ SocketPtr switch_over(int fd, Candidate& candidate) {
   const int on = 1;
   kernel::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const auto port = reinterpret_cast<const sockaddr_in&>(bound).sin_port;
-  if (port != 0 && !socket->bind(reinterpret_cast<const sockaddr&>(bound))) return nullptr;
+  const auto give_up = [&]() -> SocketPtr {
+    socket->close(false);  // its port too
+    return nullptr;
+  };
+  if (port != 0 && !socket->bind(reinterpret_cast<const sockaddr&>(bound))) return give_up();
   const int kept = kernel::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (kept < 0) return nullptr;
+  if (kept < 0) return give_up();
   const int flags = ((kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? SOCK_CLOEXEC : 0) |
                     ((kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 ? SOCK_NONBLOCK : 0);
   if (enter(socket, flags, fd) < 0) {
     kernel::close(kept);
-    return nullptr;
+    return give_up();
   }
   candidate.kept = kept;
   if (!candidate.registered.empty()) socket->watch();

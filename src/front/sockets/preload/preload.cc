@@ -295,6 +295,12 @@ WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
   return libc::close_range(first, last, flags);
 }
 
+/// A child that runs in its parent's memory would close its parent's sockets before it executes.
+/// POSIX lets vfork be fork.
+WEFT_EXPORT pid_t vfork() noexcept {
+  return ::fork();
+}
+
 WEFT_EXPORT void closefrom(int first) noexcept {
   ::close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
 }

@@ -19,6 +19,8 @@ constexpr std::uint64_t kFirstNumber = 16;
 std::atomic<std::uint64_t> last_number{kFirstNumber};
 
 constexpr int kResolveTimeoutMs = 5000;
+/// How long who leaves waits for the peer to have read that.
+constexpr auto kPeerPatience = std::chrono::milliseconds(200);
 /// The kernel's limit on a backlog.
 constexpr int kBacklogMax = 4096;
 
@@ -449,6 +451,7 @@ bool Socket::finished() {
   std::lock_guard lock(mutex_);
   if (!closing_ || !waiters_.empty()) return false;
   if (state_ != State::Connected || abortive_ || stream().error() != 0) return true;
+  if (stream().ended()) end_connection();
   return gone_ && stream().ended();
 }
 
@@ -487,6 +490,18 @@ bool Socket::arm() {
   return poll_queue();
 }
 
+/// Who leaves first leaves the connection's end to the peer, which answers a Disconnect with it; a
+/// peer whose program does not look has taken all that was sent after a while, without it.
+void Socket::end_connection() {
+  if (disconnecting_ || gone_) return;
+  if (stream().peer_is_behind()) {
+    if (!left_) left_ = Clock::now() + kPeerPatience;
+    if (Clock::now() < *left_) return;
+  }
+  disconnecting_ = true;
+  rdma_disconnect(id_);
+}
+
 bool Socket::poll_queue(int most) {
   end_jumped_sleep();
   bool any = lane_->drive(most);
@@ -497,10 +512,7 @@ bool Socket::poll_queue(int most) {
     any = true;
   }
   // Over by either side's word, or failed: the connection beneath goes too.
-  if (state_ == State::Connected && stream().ended() && !disconnecting_) {
-    disconnecting_ = true;
-    rdma_disconnect(id_);
-  }
+  if (state_ == State::Connected && stream().ended()) end_connection();
   if (any) {
     show();
     notify();

@@ -185,6 +185,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   // With mutex_ held.
   bool drive();
   bool poll_queue(int most = VerbsLane::kAll);
+  void end_connection();
   bool arm();
   void show();
   void notify();
@@ -237,6 +238,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool watched_ = false;        ///< the service looks after the completions
   bool error_told_ = false;     ///< the stream's, to the program
   bool disconnecting_ = false;  ///< rdma_disconnect was called
+  Deadline left_;               ///< who left first calls it then at the latest
   bool gone_ = false;           ///< the connection manager says that the connection ended
   bool closing_ = false;
   std::uint64_t shown_octets_ = 0;  ///< unread when readiness was last shown

@@ -66,6 +66,7 @@ void Stream::start(const ConnectData& peer) {
 }
 
 void Stream::handle_message(std::uint32_t message) {
+  peer_left_ = peer_left_ || message == make_message(Control::Disconnect);
   // What arrives behind a Disconnect, ours or theirs, is nobody's.
   if (ended()) return;
   const std::uint32_t data = message_data(message);

@@ -129,6 +129,9 @@ class Stream {
   bool read_closed() const { return read_closed_; }
   /// Nothing will be sent or received any more.
   bool ended() const { return over_ || error_ != 0; }
+  /// It ended by our word, and the peer may not have taken all before it yet. A connection that is
+  /// closed now is reset by what the peer still sends (credits), and with it goes what lies in TCP.
+  bool peer_is_behind() const { return over_ && leave_told_ && !peer_left_ && error_ == 0; }
   /// Why it failed; 0: it did not.
   int error() const { return error_; }
   /// All that was sent is done.
@@ -163,6 +166,7 @@ class Stream {
   bool wants_shutdown_ = false, shutdown_told_ = false;
   bool wants_leave_ = false, leave_told_ = false;
   bool over_ = false;
+  bool peer_left_ = false;  ///< it said so
   int error_ = 0;
 
   // Sending.

@@ -211,6 +211,24 @@ TEST_F(StreamTest, WhatWasWrittenBeforeADisconnectStaysReadable) {
   EXPECT_EQ(b.stream->error(), 0);
 }
 
+TEST_F(StreamTest, WhoLeavesFirstLeavesTheConnectionToThePeer) {
+  a.write("bye");
+  a.stream->disconnect();
+  settle(a, b);
+  ASSERT_TRUE(a.stream->ended() && b.stream->ended());
+  EXPECT_TRUE(a.stream->peer_is_behind()) << "its credits may be on their way";
+  EXPECT_FALSE(b.stream->peer_is_behind());
+}
+
+TEST_F(StreamTest, WhenBothLeaveNobodyIsBehind) {
+  a.stream->disconnect();
+  b.stream->disconnect();
+  settle(a, b);
+  ASSERT_TRUE(a.stream->ended() && b.stream->ended());
+  EXPECT_FALSE(a.stream->peer_is_behind());
+  EXPECT_FALSE(b.stream->peer_is_behind());
+}
+
 TEST_F(StreamTest, AConnectionThatGoesWithoutAWordIsTheEnd) {
   a.write("half");
   deliver_one(a, b);

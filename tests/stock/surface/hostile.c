@@ -138,9 +138,14 @@ static void tell(const void* octets, uint32_t size) {
 static void tell_word(uint32_t word) {
   tell(&word, sizeof word);
 }
+/* Each from octets of its own: those of the one before may not have left yet. */
 static void write_to(uint64_t address, uint32_t key, const void* octets, uint32_t size) {
-  memcpy(memory.source, octets, size);
-  struct ibv_sge part = {(uintptr_t)memory.source, size, region->lkey};
+  static uint32_t used;
+  if (used + size > sizeof memory.source) used = 0;
+  char* const from = memory.source + used;
+  used += size;
+  memcpy(from, octets, size);
+  struct ibv_sge part = {(uintptr_t)from, size, region->lkey};
   struct ibv_send_wr request = {
       .sg_list = &part, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma = {address, key}};
   post(&request);

@@ -17,6 +17,10 @@ std::uint32_t crc32c_extend_portable(std::uint32_t state, Octets data);
 /// The same function at memory speed (runtime dispatch); hosted builds only.
 std::uint32_t crc32c_extend(std::uint32_t state, Octets data);
 
+/// The same function for octets that are likely in no cache: it asks for them ahead of the CRC,
+/// and for some behind their end. Where they are in the cache it is slower. Hosted builds only.
+std::uint32_t crc32c_extend_ahead(std::uint32_t state, Octets data);
+
 /// Copies source to target and returns the register after the copied octets: the CRC is that of
 /// what was *stored*, whatever another thread does to the source meanwhile. target.size() must be
 /// at least source.size(); no overlap. Hosted builds only.

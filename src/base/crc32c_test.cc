@@ -1,4 +1,4 @@
-// All three CRC32C implementations against the published vectors and a bit-by-bit model.
+// All CRC32C implementations against the published vectors and a bit-by-bit model.
 #include "base/crc32c.h"
 
 #include <algorithm>
@@ -54,6 +54,7 @@ class CRC32C : public testing::TestWithParam<Implementation> {};
 INSTANTIATE_TEST_SUITE_P(Implementations, CRC32C,
                          testing::Values(Implementation{"portable", crc32c_extend_portable},
                                          Implementation{"hosted", crc32c_extend},
+                                         Implementation{"ahead", crc32c_extend_ahead},
                                          Implementation{"copy", extend_by_copy}),
                          [](const auto& parameter) { return parameter.param.name; });
 

@@ -40,8 +40,9 @@ class Mover {
 /// The work queues of one QP. All calls come from inside a call into that QP.
 class WorkQueues {
  public:
-  /// The oldest send queue entry not yet taken. The spans in `wr` stay valid until the next call
-  /// into this QP, except inline_data: until complete() reports this WR. False: the queue is empty.
+  /// The oldest send queue entry not yet taken; `wr` is fresh. The spans in `wr` stay valid until
+  /// the next call into this QP, except inline_data: until complete() reports this WR. False: the
+  /// queue is empty.
   virtual bool take_send(SendWR& wr) = 0;
   /// Is there a send queue entry not yet taken?
   virtual bool send_pending() const = 0;

@@ -250,8 +250,9 @@ class Device {
   // Queues.
   /// `place`: memory of the host's for the ring, as large as device/ring_shape.h says and aligned
   /// (else EINVAL); it is the host's again when the ring is gone. Null: the device takes its own.
-  virtual Result<CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie,
-                                   void* place = nullptr) = 0;
+  /// `timed`: the host reads the entries' timestamps; else they say nothing, and cost nothing.
+  virtual Result<CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie, void* place = nullptr,
+                                   bool timed = true) = 0;
   virtual Result<void> destroy_cq(CQNumber) = 0;  ///< EBUSY while a QP uses it
   /// Moves the unread entries to a new ring; ENOSPC when they do not fit. The caller holds its own
   /// consumer lock and uses the returned face from then on; the old ring is gone.

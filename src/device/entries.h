@@ -136,7 +136,7 @@ enum CompletionFlag : std::uint8_t {
 struct CompletionEntry {
   std::uint64_t wr_id;
   std::uint64_t qp_cookie;     ///< as given to create_qp
-  std::uint64_t timestamp_ns;  ///< CLOCK_MONOTONIC when it was written
+  std::uint64_t timestamp_ns;  ///< CLOCK_MONOTONIC when it was written, in a timed CQ
   std::uint32_t qp_number;     ///< its name, if it has one
   std::uint32_t octets;
   std::uint32_t invalidated_stag;

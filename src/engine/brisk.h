@@ -17,6 +17,8 @@ class Brisk {
     if (latest_[0].connection != connection) latest_[1] = latest_[0];
     latest_[0] = {connection, now + kFor};
   }
+  /// May one be? `now` may be earlier than it is.
+  bool any(Instant now) const { return latest_[0].until > now || latest_[1].until > now; }
   /// Is there another one than this?
   bool other_than(const void* connection, Instant now) const {
     return std::any_of(latest_.begin(), latest_.end(), [&](const Entry& entry) {

@@ -20,8 +20,13 @@ namespace weft::engine {
 /// Threads: the progress lock; the consumer reads the ring without it.
 class CompletionQueue {
  public:
-  CompletionQueue(device::CQNumber number, RingMemory memory, std::uint64_t cookie)
-      : number_(number), cookie_(cookie), memory_(std::move(memory)), ring_(memory_.ring()) {}
+  CompletionQueue(device::CQNumber number, RingMemory memory, std::uint64_t cookie,
+                  bool timed = true)
+      : number_(number),
+        cookie_(cookie),
+        timed_(timed),
+        memory_(std::move(memory)),
+        ring_(memory_.ring()) {}
   static Result<RingMemory> make_memory(std::uint32_t depth, void* place = nullptr) {
     return RingMemory::make(device::completion_ring(depth), place);
   }
@@ -61,6 +66,8 @@ class CompletionQueue {
   std::uint32_t armings() const { return armings_.load(std::memory_order_relaxed); }
   device::CQNumber number() const { return number_; }
   std::uint64_t cookie() const { return cookie_; }
+  /// Entries say when they were written.
+  bool timed() const { return timed_; }
   device::Ring ring() const { return ring_; }
   /// How many entries there were so far, and whether the consumer has taken so many.
   std::uint32_t produced() const { return ring_.produced_own(); }
@@ -80,6 +87,7 @@ class CompletionQueue {
 
   const device::CQNumber number_;
   const std::uint64_t cookie_;
+  const bool timed_;
   RingMemory memory_;
   device::Ring ring_;
   core::CQState state_ = core::CQState::Quiet;

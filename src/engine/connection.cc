@@ -88,11 +88,13 @@ void Connection::handle_ready(HangUp hang_up) {
 }
 
 void Connection::handle_stream_ready(HangUp hang_up) {
-  blocked_ = false;
-  // What the transport took may complete WRs before what arrives flushes them.
-  transmit();
+  if (wants_write()) {
+    blocked_ = false;
+    // What the transport took may complete WRs before what arrives flushes them.
+    transmit();
+  }
   if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
-  if (state_ == ConnectionState::Streaming) transmit();
+  if (state_ == ConnectionState::Streaming) transmit_more();
   if (state_ != ConnectionState::Streaming) return;
   // Behind the peer's FIN there is nothing to read that would tell of the loss.
   if (peer_closed_ && (send_lost_ || hang_up == HangUp::Whole)) return lose_stream();
@@ -109,7 +111,15 @@ void Connection::handle_polled() {
   // A receive that was not filled found all there was: the next poll finds what has come since.
   if (got == Got::More) read_more();
   finish_reading();
-  if (state_ == ConnectionState::Streaming) transmit();
+  if (state_ == ConnectionState::Streaming) transmit_more();
+}
+
+/// transmit(), where mostly nothing has come about that it would send, do or tell.
+void Connection::transmit_more() {
+  const core::QP& core = qp_->core();
+  const bool quiet = batch_ == nullptr && control_.empty() && !core.wants_transmit() &&
+                     !core.has_llp_action() && !core.has_notice() && !qp_->drain_awaited;
+  quiet ? settle() : transmit();
 }
 
 /// The peer left while its last message waits for a receive. The program gets a while to post one:

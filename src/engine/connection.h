@@ -122,6 +122,11 @@ class Connection {
   bool wants_write() const;
   /// A stream that is not read is watched for the peer's leaving.
   bool wants_hang_up() const;
+  /// It only waits for the peer's octets, as most streams do most of the time.
+  bool only_reads() const {
+    return state_ == ConnectionState::Streaming && !held_back_ && !peer_closed_ && !blocked_ &&
+           control_.empty() && hang_up_ == HangUp::None;
+  }
   /// False: nothing the stream could still report is of use before something else happens.
   bool watched() const {
     return state_ != ConnectionState::Dead && state_ != ConnectionState::Refused &&
@@ -136,6 +141,7 @@ class Connection {
   const std::vector<std::uint8_t>& private_data() const { return private_data_; }
 
   // The engine's notes.
+  static constexpr std::uint32_t kRegistered = 1u << 28;  ///< so that interest in nothing is not 0
   static constexpr std::uint32_t kNotListed = ~0u;
   std::uint32_t interest = 0;              ///< what the poller was last told
   int poller_error = 0;                    ///< errno: the poller refused
@@ -152,9 +158,13 @@ class Connection {
   void handle_rejected(const core::StartupRejected&);
   void handle_hang_up(HangUp hang_up);
   void handle_stream_ready(HangUp hang_up);
+  void transmit_more();
+  bool wants_batch() const;
+  void settle();
   void set_addresses(device::ConnectionEvent& event) const;
   void resume_receiving();
   void give_up_waiting();
+  void read_emss();
   void refresh_emss(bool is_short);
   void reset_stream();
   device::ConnectionEvent take_end();
@@ -193,7 +203,10 @@ class Connection {
   void handle_lent_memory_gone();
   void end_batch();
   void handle_llp_action(core::LLPAction action);
-  void handle_notices();
+  void handle_notices() {
+    if (qp_ != nullptr && qp_->core().has_notice()) act_on_notices();
+  }
+  void act_on_notices();
   void read_lingering();
   void linger();
   void die();

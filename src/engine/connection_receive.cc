@@ -42,12 +42,11 @@ void Connection::read_more() {
   }
 }
 
+/// Of a turn; behind it transmit() sends what it gave rise to, and settles.
 void Connection::finish_reading() {
   if (state_ != ConnectionState::Streaming) return;
   note_turn();
   spill_received();
-  owner_.handle_interest(*this);
-  owner_.handle_deadline(*this);
 }
 
 void Connection::note_turn() {

@@ -153,13 +153,11 @@ void Connection::handle_failed(const core::StartupFailed& failed) {
 }
 
 void Connection::handle_accepted(const core::StartupAccepted& accepted) {
-  if (const Result<void> r =
-          qp_->core().bind_stream(accepted.stream, emss_ = stream_->emss(), owner_.now());
-      !r) {
+  read_emss();
+  if (const Result<void> r = qp_->core().bind_stream(accepted.stream, emss_, owner_.now()); !r) {
     return fail(r.error().code, r.error().text);
   }
   state_ = ConnectionState::Streaming;
-  emss_checked_ = owner_.now();
   deadline_.reset();
   device::ConnectionEvent event{.kind = device::ConnectionEventKind::Established,
                                 .private_data = accepted.private_data};

@@ -1,5 +1,7 @@
 // A connection's sending half: from the core's batches to the transport, and what the core then
 // reports.
+#include <sys/epoll.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -27,12 +29,12 @@ void Connection::transmit() {
   const bool is_short = owner_.turn_is_short(*this);
   for (int i = 0; !blocked_ && !send_lost_; ++i) {
     if (!send_control()) break;
+    if (batch_ != nullptr && !send_pending()) break;
+    if (!wants_batch()) break;
     if (i == (is_short ? 1 : kBatchesPerTurn)) {
       blocked_ = true;  // the turn is over; the poller finds the stream writable and gives the next
       break;
     }
-    if (batch_ != nullptr && !send_pending()) break;
-    if (state_ != ConnectionState::Streaming || !core.wants_transmit()) break;
     refresh_emss(is_short);
     batch_ = owner_.transmit_buffers().borrow();
     if (batch_ == nullptr) {
@@ -65,14 +67,29 @@ void Connection::transmit() {
   if (qp_ != nullptr && qp_->take_drained()) {
     owner_.report_async(device::AsyncEventKind::SendsDrained, *qp_);
   }
-  owner_.handle_interest(*this);
-  owner_.handle_deadline(*this);
+  settle();
+}
+
+bool Connection::wants_batch() const {
+  return state_ == ConnectionState::Streaming && qp_->core().wants_transmit();
+}
+
+/// Tells the engine what the stream waits for from now on, unless that is what it knows.
+void Connection::settle() {
+  const bool known =
+      only_reads() && interest == (EPOLLIN | kRegistered) && direct_slot != kNotListed;
+  if (!known) owner_.handle_interest(*this);
+  if (deadline()) owner_.handle_deadline(*this);
+}
+
+void Connection::read_emss() {
+  emss_checked_ = owner_.now();
+  emss_ = stream_->emss();
 }
 
 void Connection::refresh_emss(bool is_short) {
   if (owner_.now() - emss_checked_ >= kEmssRefresh) {
-    emss_checked_ = owner_.now();
-    emss_ = stream_->emss();
+    read_emss();
   } else if (is_short == short_fpdus_) {
     return;
   }
@@ -192,7 +209,7 @@ void Connection::handle_llp_action(core::LLPAction action) {
   }
 }
 
-void Connection::handle_notices() {
+void Connection::act_on_notices() {
   while (qp_ != nullptr) {
     const std::optional<core::QPNotice> notice = qp_->core().poll_notice();
     if (!notice) return;

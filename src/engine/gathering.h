@@ -15,10 +15,12 @@ namespace weft::engine {
 /// counts, and a batch is somewhat larger for it. handle_served under the progress lock.
 class Gathering {
  public:
-  /// May what this doorbell rings for wait for a later call of the program? If so it counts as
-  /// waiting until handle_served. `armings`: how often the QP's CQs were armed so far.
+  /// Is this post in the middle of a stream of posts? Else it never waits.
+  static bool in_stream(const device::Posted& posted) { return posted.open >= kOpenMin; }
+  /// May what this doorbell rings for, which is in_stream, wait for a later call of the program? If
+  /// so it counts as waiting until handle_served. `armings`: how often the QP's CQs were armed so
+  /// far.
   bool may_wait(const device::Posted& posted, std::uint32_t armings) {
-    if (posted.open < kOpenMin) return false;
     // Armed since the last post: this program sleeps between its posts.
     if (armings_.load(std::memory_order_relaxed) != armings) {
       armings_.store(armings, std::memory_order_relaxed);

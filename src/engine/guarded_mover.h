@@ -2,6 +2,7 @@
 // access gives false instead of a crash.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "core/host.h"
@@ -28,6 +29,11 @@ class GuardedMover final : public core::Mover {
   /// as they use such, too.
   bool update(std::uint8_t* target, const core::AtomicChange& change,
               std::uint64_t* original) override;
+
+ private:
+  /// What was sent last was in no cache, by the time that its CRC took; so what is sent next will
+  /// not be.
+  std::atomic<bool> sends_cold_{false};
 };
 
 }  // namespace weft::engine

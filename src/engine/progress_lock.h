@@ -29,8 +29,9 @@ class ProgressLock {
     return next_.compare_exchange_strong(free, free + 1, std::memory_order_seq_cst);
   }
   void unlock() {
-    serving_.fetch_add(1, std::memory_order_seq_cst);
-    serving_.notify_all();
+    const std::uint32_t served = serving_.fetch_add(1, std::memory_order_seq_cst) + 1;
+    // Who draws a ticket after this look finds its number in serving_, and does not wait.
+    if (next_.load(std::memory_order_seq_cst) != served) serving_.notify_all();
   }
 
  private:

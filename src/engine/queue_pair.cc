@@ -91,7 +91,6 @@ bool QueuePair::take_send(core::SendWR& wr) {
   ++sends_taken_;
   const device::SendEntry entry = *shared;  // from here on only the copy is believed
 
-  wr = {};
   wr.id = entry.wr_id;
   wr.signaled = (entry.flags & device::kSignaled) != 0;
   wr.solicited = (entry.flags & device::kSolicited) != 0;
@@ -178,7 +177,8 @@ void QueuePair::complete(const core::Completion& completion) {
   device::CompletionEntry entry = {};
   entry.wr_id = completion.id;
   entry.qp_cookie = request_.cookie;
-  entry.timestamp_ns = static_cast<std::uint64_t>(owner_.now().ns);
+  CompletionQueue& cq = receive ? receive_cq_ : send_cq_;
+  if (cq.timed()) entry.timestamp_ns = static_cast<std::uint64_t>(owner_.exact_now().ns);
   entry.qp_number = name != 0 ? name : number_;
   entry.octets = completion.octets;
   entry.invalidated_stag = completion.invalidated_stag.value;
@@ -192,7 +192,6 @@ void QueuePair::complete(const core::Completion& completion) {
     entry.immediate = completion.immediate.value;
   }
 
-  CompletionQueue& cq = receive ? receive_cq_ : send_cq_;
   switch (cq.push(entry)) {
     case CompletionQueue::Pushed::Notify:
       return owner_.handle_cq_notify(cq);

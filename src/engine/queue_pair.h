@@ -27,7 +27,8 @@ class QueuePairOwner {
   virtual void handle_cq_hold(CompletionQueue&) = 0;
   virtual void handle_cq_overflow(CompletionQueue&) = 0;
   virtual void handle_srq_limit(SharedReceiveQueue&) = 0;
-  virtual Instant now() const = 0;
+  /// Read once for all that one call into the core completes.
+  virtual Instant exact_now() = 0;
 
  protected:
   ~QueuePairOwner() = default;

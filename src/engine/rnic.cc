@@ -181,14 +181,15 @@ Result<void> Rnic::deallocate_window(std::uint32_t stag) {
   return memory_->deallocate_window({stag});
 }
 
-Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie, void* place) try {
+Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie, void* place,
+                                       bool timed) try {
   if (depth == 0 || depth > device::kCQDepthMax) return Error{EINVAL, "impossible CQ depth"};
   Result<RingMemory> memory = CompletionQueue::make_memory(depth, place);
   if (!memory) return memory.error();
   Entry entry(*this);
   if (cqs_.size() >= kCQCountMax) return Error{ENOMEM, "too many CQs"};
   const device::CQNumber number = next_cq_++;
-  auto cq = std::make_unique<CompletionQueue>(number, std::move(*memory), cookie);
+  auto cq = std::make_unique<CompletionQueue>(number, std::move(*memory), cookie, timed);
   const device::CQFace face{number, cq->ring()};
   cqs_.emplace(number, std::move(cq));
   return face;
@@ -466,7 +467,7 @@ void Rnic::handle_cq_notify(CompletionQueue& cq) {
 }
 
 void Rnic::handle_cq_hold(CompletionQueue& cq) {
-  const Instant deadline = now_ + cq.period();
+  const Instant deadline = exact_now() + cq.period();
   cq.hold_until(deadline);
   // An earlier one, even of a hold that is over, comes first and sets the next: so the timer is set
   // about once in a period, not once in a hold.

@@ -21,6 +21,7 @@
 #include "engine/queue_pair.h"
 #include "engine/rendezvous.h"
 #include "engine/settings.h"
+#include "engine/sleep_habit.h"
 #include "engine/thread/nap.h"
 #include "transport/transport.h"
 
@@ -54,8 +55,8 @@ class Rnic final : public device::Device,
   Result<std::uint32_t> allocate_window(device::PDNumber, device::WindowKind) override;
   Result<void> deallocate_window(std::uint32_t stag) override;
 
-  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie,
-                                   void* place = nullptr) override;
+  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie, void* place = nullptr,
+                                   bool timed = true) override;
   Result<void> destroy_cq(device::CQNumber) override;
   Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t depth,
                                    void* place = nullptr) override;
@@ -112,7 +113,7 @@ class Rnic final : public device::Device,
   /// or slept.
   std::uint32_t empty_polls() const { return empty_polls_.load(std::memory_order_relaxed); }
   /// How often consumers armed a CQ, and empty_polls() when they did so last.
-  std::uint32_t armings() const { return armings_.load(std::memory_order_relaxed); }
+  std::uint32_t armings() const { return sleep_habit_.armings(); }
   std::uint32_t polls_at_arming() const { return polls_at_arming_.load(std::memory_order_relaxed); }
   /// In which the progress thread stands back.
   Nap& nap() { return nap_; }
@@ -144,12 +145,13 @@ class Rnic final : public device::Device,
   void handle_cq_hold(CompletionQueue&) override;
   void handle_cq_overflow(CompletionQueue&) override;
   void handle_srq_limit(SharedReceiveQueue&) override;
+  Instant exact_now() override;
   // ConnectionOwner
   BufferPool<ReceiveBuffer>& receive_buffers() override { return receive_buffers_; }
   BufferPool<TransmitBuffer>& transmit_buffers() override { return transmit_buffers_; }
   core::Mover& mover() override { return mover_; }
   Instant now() const override { return now_; }
-  void refresh_now() override { tick(); }
+  void refresh_now() override { tick_roughly(); }
   void handle_interest(Connection&) override;
   void handle_deadline(Connection&) override;
   void handle_brisk(const Connection&) override;
@@ -185,13 +187,18 @@ class Rnic final : public device::Device,
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
   Result<core::RegionAttributes> region_attributes(const device::RegionRequest&);
   void tick();
+  void tick_roughly();
   void mark_rung(QueuePair&);
+  /// QPs, or shared receive queues.
+  bool any_rung() const { return rung() || srq_rung_.load(std::memory_order_seq_cst); }
   void serve_rung();
   void list_direct(Connection&, bool reads);
   void swap_direct();
   void serve_shared();
   void serve(QueuePair&);
+  void serve_now(QueuePair&);
   void poll_directly();
+  void note_empty_poll();
   void note_consumer();
   void note_arming();
   bool gather(QueuePair&, const device::Posted&);
@@ -219,6 +226,7 @@ class Rnic final : public device::Device,
   PollerPlace place_;
   ProgressLock lock_;
   Instant now_;
+  bool now_is_exact_ = false;
 
   std::unique_ptr<std::uint8_t, void (*)(std::uint8_t*)> memory_storage_;
   std::optional<core::MemoryTable> memory_;
@@ -259,9 +267,8 @@ class Rnic final : public device::Device,
   bool forgotten_ = false;  ///< what is being served waited in vain
   std::atomic<std::uint32_t> empty_polls_{0};
   std::atomic<std::uint32_t> consumer_entries_{0};
-  std::atomic<std::uint32_t> armings_{0};
+  SleepHabit sleep_habit_;
   std::atomic<std::uint32_t> polls_at_arming_{0};
-  std::atomic<std::uint32_t> slept_at_arming_{0};  ///< of armings_, at the last sleep()
   Nap nap_;
   /// For what the thread in place_ sleeps, unless it is the progress thread.
   std::atomic<const std::atomic<std::uint32_t>*> sleeper_{nullptr};

@@ -41,7 +41,7 @@ class Rnic::Entry {
 
   static void leave(Rnic& rnic) {
     for (int round = 0;; ++round) {
-      rnic.serve_rung();
+      if (rnic.any_rung()) rnic.serve_rung();
       rnic.rendezvous_.settle();
       rnic.fault_overflowed();
       rnic.end_unwatched();
@@ -50,9 +50,7 @@ class Rnic::Entry {
       rnic.publish_deadline();
       rnic.lock_.unlock();
       // Pairs with mark_rung: who rang after serve_rung and failed to get the lock is seen here.
-      const bool rung = rnic.rung_.load(std::memory_order_seq_cst) != nullptr ||
-                        rnic.srq_rung_.load(std::memory_order_seq_cst);
-      if (!rung) return;
+      if (!rnic.any_rung()) return;
       if (round == kRoundsMax) return rnic.poller_.wake();
       if (!rnic.lock_.try_lock()) return;
       rnic.tick();

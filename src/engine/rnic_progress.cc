@@ -33,6 +33,22 @@ void Rnic::tick() {
   timespec ts;
   clock_gettime(CLOCK_MONOTONIC, &ts);
   now_.ns = std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
+  now_is_exact_ = true;
+}
+
+/// Some milliseconds behind at most, in a fraction of the time, and never backwards: enough for
+/// streams, whose deadlines are seconds away. Who is brisk just now is a matter of less.
+void Rnic::tick_roughly() {
+  timespec ts;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+  now_.ns = std::max(now_.ns, std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec);
+  now_is_exact_ = false;
+  if (brisk_.any(now_)) tick();
+}
+
+Instant Rnic::exact_now() {
+  if (!now_is_exact_) tick();
+  return now_;
 }
 
 void Rnic::mark_rung(QueuePair& qp) {
@@ -78,9 +94,18 @@ void Rnic::serve_rung() {
   }
 }
 
+/// Not by way of the stack: if it is there too, it is served once more, and has nothing.
+void Rnic::serve_now(QueuePair& qp) {
+  tick_roughly();
+  serve(qp);
+}
+
 void Rnic::serve(QueuePair& qp) {
   qp.gathering.handle_served(forgotten_);
-  if (qp.searching || qp.core().peer_gone()) rendezvous_.handle_work(qp);
+  if (qp.searching || qp.core().peer_gone()) {
+    tick();
+    rendezvous_.handle_work(qp);
+  }
   if (qp.connection != nullptr) {
     qp.connection->serve();
   } else {
@@ -91,19 +116,22 @@ void Rnic::serve(QueuePair& qp) {
 void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return;
-  const bool waits = gather(*qp, posted);
-  mark_rung(*qp);
-  if (waits) {
+  if (gather(*qp, posted)) {
+    mark_rung(*qp);
     // Pairs with end_watch: one of the two sees what the other did.
     if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) wake_waiter();
     return;
   }
   note_consumer();
+  // Mostly the RNIC is idle, and nobody has to be told whom to serve.
+  if (Entry::try_enter(*this, [qp](Rnic& rnic) { rnic.serve_now(*qp); })) return;
+  mark_rung(*qp);
   Entry::try_enter(*this, [](Rnic&) {});
 }
 
 /// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep.
 bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
+  if (!Gathering::in_stream(posted)) return false;
   if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
     return false;
   }
@@ -140,27 +168,27 @@ void Rnic::poll() {
   const bool entered = Entry::try_enter(*this, [](Rnic& rnic) {
     // Counted only when this thread really was the RNIC: who finds the progress thread at work and
     // comes again at once does not make it stand back.
-    rnic.empty_polls_.fetch_add(1, std::memory_order_relaxed);
+    rnic.note_empty_poll();
     rnic.note_consumer();
-    rnic.serve_rung();  // before the look at what came: a peer may be waiting for it
+    if (rnic.any_rung()) rnic.serve_rung();  // before the look at what came: a peer may wait for it
     rnic.poll_directly();
   });
   // Whoever holds the lock may be waiting for this very processor.
   if (!entered) ::sched_yield();
 }
 
-/// Not a read-modify-write: a few that get lost among many threads do not matter.
+// Neither is a read-modify-write: a few that get lost among many threads do not matter.
+void Rnic::note_empty_poll() {
+  empty_polls_.store(empty_polls() + 1, std::memory_order_relaxed);
+}
 void Rnic::note_consumer() {
   consumer_entries_.store(consumer_entries() + 1, std::memory_order_relaxed);
 }
 
-/// The program is about to sleep. If not in here, as it did after the last time, then outside, and
-/// the progress thread has to be awake.
+/// The program is about to sleep; if not in here, the progress thread has to be awake.
 void Rnic::note_arming() {
-  const std::uint32_t before = armings();
   polls_at_arming_.store(empty_polls(), std::memory_order_relaxed);
-  armings_.store(before + 1, std::memory_order_relaxed);
-  if (slept_at_arming_.load(std::memory_order_relaxed) != before) nap_.interrupt();
+  if (sleep_habit_.note_arming()) nap_.interrupt();
 }
 
 void Rnic::poll_directly() {
@@ -269,13 +297,12 @@ void Rnic::handle_interest(Connection& c) {
   if (c.dead()) has_dead_ = true;
   if (!c.watched()) return unwatch(c);
   if (c.stream() == nullptr || c.stream()->fd() < 0) return;
-  const std::uint32_t registered = 1u << 28;  // so that interest in nothing is not 0
   const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u) |
                                (c.wants_hang_up() ? EPOLLRDHUP : 0u);
-  if (c.interest == (events | registered)) return;
+  if (c.interest == (events | Connection::kRegistered)) return;
   const Result<void> told = c.interest == 0 ? poller_.add(c.stream()->fd(), events, c.number())
                                             : poller_.modify(c.stream()->fd(), events, c.number());
-  c.interest = events | registered;
+  c.interest = events | Connection::kRegistered;
   if (told) return;
   c.poller_error = told.error().code;  // dealt with later: the connection is in the middle of work
   has_unwatched_ = true;
@@ -322,7 +349,7 @@ void Rnic::handle_deadline(Connection& c) {
 }
 
 void Rnic::handle_brisk(const Connection& c) {
-  if (streaming_.size() > 1) brisk_.note(&c, now_);
+  if (streaming_.size() > 1) brisk_.note(&c, exact_now());
 }
 
 bool Rnic::turn_is_short(const Connection& c) const {

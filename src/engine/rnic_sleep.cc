@@ -58,9 +58,9 @@ bool Rnic::begin_sleep() {
     if (watched()) return false;
   }
   if (!take_place()) return false;
-  slept_at_arming_.store(armings(), std::memory_order_relaxed);
+  sleep_habit_.note_sleep();
   // As a poll that found nothing: the progress thread stands back from a program that comes often.
-  empty_polls_.fetch_add(1, std::memory_order_relaxed);
+  note_empty_poll();
   return true;
 }
 

@@ -1,11 +1,16 @@
-// Small parts of who gets how long a turn: brisk connections, and the progress thread's nap.
+// Small parts of who gets how long a turn: brisk connections, where a program sleeps, and the
+// progress thread's nap.
 #include <gtest/gtest.h>
+
+#include <poll.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "engine/brisk.h"
+#include "engine/sleep_habit.h"
+#include "engine/testing/side.h"
 #include "engine/thread/nap.h"
 
 namespace weft::engine {
@@ -38,6 +43,72 @@ TEST(BriskTest, ItPassesSoon) {
   brisk.note(&connections[0], kStart);
   EXPECT_TRUE(brisk.other_than(&connections[1], kStart + std::chrono::milliseconds(1)));
   EXPECT_FALSE(brisk.other_than(&connections[1], kStart + std::chrono::milliseconds(5)));
+}
+
+class TurnTest : public testing::PairTest {};
+
+/// Beside a brisk connection a turn is one batch. Who has sent all in it does not ask for another,
+/// which would be two calls of the poller's and a wake-up for each message.
+TEST_P(TurnTest, WhoHasSentAllAsksForNoFurtherTurn) {
+  start();
+  listen();
+  testing::QPHandle here[2], there[2];
+  std::array<std::uint8_t, 8> octets{};
+  const auto stag = client->register_octets(octets.data(), octets.size(), device::kLocalWrite);
+  const auto theirs = server->register_octets(octets.data(), octets.size(), device::kLocalWrite);
+  for (int i = 0; i < 2; ++i) {
+    here[i] = client->make_qp();
+    there[i] = server->make_qp();
+    establish(here[i], there[i]);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  // The client's second receives small messages, so its first minds it.
+  for (int i = 0; i < 32; ++i) {
+    client->post_receive(here[1], 1, octets.data(), 8, stag);
+    server->post_send(there[1], {.address = octets.data(), .octets = 8, .stag = theirs});
+    ASSERT_TRUE(server->wait_completion().has_value());
+    ASSERT_TRUE(client->wait_completion().has_value());
+  }
+  client->progress();
+  pollfd poller{client->rnic.progress_fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&poller, 1, 0), 0);
+  client->post_send(here[0], {.address = octets.data(), .octets = 8, .stag = stag});
+  EXPECT_EQ(::poll(&poller, 1, 0), 0);
+  EXPECT_TRUE(client->wait_completion().has_value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, TurnTest, ::testing::Values(Placement::Inline));
+
+TEST(SleepHabitTest, WhoNeverSleptHereSleepsElsewhere) {
+  SleepHabit habit;
+  EXPECT_FALSE(habit.note_arming());  // nothing is known yet
+  EXPECT_TRUE(habit.note_arming());
+}
+
+TEST(SleepHabitTest, WhoSleepsHereEachTimeDoesSoAgain) {
+  SleepHabit habit;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(habit.note_arming());
+    habit.note_sleep();
+  }
+  EXPECT_FALSE(habit.note_arming());
+  EXPECT_TRUE(habit.note_arming()) << "after the last it went elsewhere";
+}
+
+TEST(SleepHabitTest, ManyCQsAreArmedBetweenTwoSleeps) {
+  SleepHabit habit;
+  const auto arm = [&](int times) {
+    bool elsewhere = false;
+    while (times-- > 0) elsewhere = habit.note_arming() || elsewhere;
+    return elsewhere;
+  };
+  arm(40);
+  habit.note_sleep();
+  for (const int armed : {40, 25, 60, 1, 1, 30}) {
+    EXPECT_FALSE(arm(armed)) << armed;
+    habit.note_sleep();
+  }
+  EXPECT_TRUE(arm(100)) << "nobody who sleeps here arms so often";
 }
 
 TEST(NapTest, EndsByItself) {

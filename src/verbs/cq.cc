@@ -18,7 +18,7 @@ Result<void> check_depth(std::uint32_t depth) {
 }  // namespace
 
 Result<void> CQ::open(device::Device& device, std::uint32_t depth, CompletionChannel* channel,
-                      AsyncQueue& async, void* owner, RingAllocator* allocator) {
+                      AsyncQueue& async, void* owner, RingAllocator* allocator, bool timed) {
   if (auto checked = check_depth(depth); !checked) return checked;
   auto place = RingPlace::take(allocator, RingKind::Completion, device::completion_ring(depth));
   if (!place) return place.error();
@@ -27,7 +27,7 @@ Result<void> CQ::open(device::Device& device, std::uint32_t depth, CompletionCha
   async_ = &async;
   completion_events_.owner = owner;
   async_events_.owner = owner;
-  auto face = device.create_cq(depth, to_cookie(this), place->memory());
+  auto face = device.create_cq(depth, to_cookie(this), place->memory(), timed);
   if (!face) return face.error();
   allocator_ = allocator;
   place_ = std::move(*place);

@@ -1,6 +1,7 @@
 // Completion queues.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -23,9 +24,11 @@ class CQ {
  public:
   /// channel may be null: then there are no completion events. `owner` comes back from the event
   /// queues. `allocator`, if not null, outlives this and gives the memory of the ring, here and in
-  /// resize. Error: EINVAL (depth not in 1..kCQDepthMax), ENOMEM.
+  /// resize. `timed`: somebody reads the completions' timestamps. Error: EINVAL (depth not in
+  /// 1..kCQDepthMax), ENOMEM.
   Result<void> open(device::Device& device, std::uint32_t depth, CompletionChannel* channel,
-                    AsyncQueue& async, void* owner, RingAllocator* allocator = nullptr);
+                    AsyncQueue& async, void* owner, RingAllocator* allocator = nullptr,
+                    bool timed = true);
   /// EBUSY while a QP uses it. Waits for unacknowledged events.
   Result<void> close();
 
@@ -91,8 +94,12 @@ class CQ {
   std::uint32_t drain(std::uint32_t max, Handle& handle) {
     std::lock_guard guard(consumer_);
     const std::uint32_t first = ring_.consumed_own();
-    std::uint32_t count = ring_.produced_seen() - first;
-    if (count > max) count = max;
+    const std::uint32_t unread = ring_.produced_seen() - first;
+    return unread == 0 ? 0 : take(first, std::min(unread, max), handle);
+  }
+  /// Under the lock.
+  template <typename Handle>
+  [[gnu::noinline]] std::uint32_t take(std::uint32_t first, std::uint32_t count, Handle& handle) {
     for (std::uint32_t i = 0; i < count; ++i) {
       const device::CompletionEntry& polled = entry(first + i);
       handle(polled);

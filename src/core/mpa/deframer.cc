@@ -1,7 +1,9 @@
 // FPDU boundaries, markers and CRC on the receiving side.
 #include "core/mpa/deframer.h"
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/assert.h"
 #include "base/crc32c.h"
@@ -56,6 +58,19 @@ class ListReader {
   std::size_t offset_ = 0;
 };
 
+/// The ULPDU_Length at `offset` octets from the front. Empty: it has not all arrived.
+std::optional<std::uint16_t> length_at(const OctetList& arrived, std::size_t offset) {
+  if (arrived.parts.empty()) return {};
+  std::uint8_t length[wire::kUlpduLengthOctets];
+  const Octets front = arrived.parts.front();
+  if (front.size() >= offset + sizeof length) return load_be16(front.data() + offset);
+  if (arrived.parts.size() == 1) return {};
+  ListReader reader(arrived);
+  reader.skip(offset);
+  if (!reader.read(length)) return {};
+  return load_be16(length);
+}
+
 /// Does every marker of an FPDU of `octets` octets (markers included) that starts at `position`
 /// point at its length field? An FPDU of more than 65535 octets, which no sender may build, is
 /// compared modulo 2^16, all that FPDUPTR can hold.
@@ -79,6 +94,11 @@ bool crc_agrees(Mover& mover, const OctetList& arrived, std::size_t octets, cons
   // All that precedes the CRC field is covered, markers and PAD too. A marker that falls right
   // behind the field is not ours: `octets` ends before it.
   std::size_t covered = octets - wire::kCRCOctets - summed.octets;
+  if (const Octets front = arrived.parts.front(); front.size() >= octets) {  // it is all there
+    const Octets sum = front.subspan(summed.octets, covered);
+    return load_crc(front.data() + octets - wire::kCRCOctets) ==
+           crc32c_finish(mover.crc_extend(summed.crc, sum));
+  }
   ListReader reader(arrived);
   reader.skip(summed.octets);
   std::uint32_t state = summed.crc;
@@ -94,43 +114,43 @@ bool crc_agrees(Mover& mover, const OctetList& arrived, std::size_t octets, cons
 
 }  // namespace
 
-UlpduCursor::UlpduCursor(OctetList arrived, std::size_t start, std::uint32_t position, bool markers,
+UlpduCursor::UlpduCursor(OctetList fpdu, std::uint32_t position, bool markers,
                          std::size_t ulpdu_octets)
-    : arrived_(arrived), offset_(start), position_(position), markers_(markers),
-      left_(ulpdu_octets) {
+    : behind_(fpdu.parts), position_(position), markers_(markers) {
   std::size_t before = wire::kUlpduLengthOctets;
   if (markers_ && octets_to_marker(position_) == 0) before += wire::kMarkerOctets;
-  offset_ += before;
-  position_ += static_cast<std::uint32_t>(before);
+  left_ = before;
+  while (left_ > 0 && enter_piece()) pass(std::min(left_, here_.size()));
+  left_ = ulpdu_octets;
 }
 
-Octets UlpduCursor::next(std::size_t octets_max) {
-  if (left_ == 0 || octets_max == 0) return {};
+// Makes the current part one of which something is left. False: the list is at its end.
+bool UlpduCursor::enter_piece() {
+  while (here_.empty()) {
+    if (behind_.empty()) return false;
+    here_ = behind_.front();
+    behind_ = behind_.subspan(1);
+  }
+  return true;
+}
+
+Octets UlpduCursor::next_piece(std::size_t octets_max) {
+  if (octets_max == 0) return {};
   if (markers_ && octets_to_marker(position_) == 0) {
-    offset_ += wire::kMarkerOctets;
+    for (std::size_t marker = wire::kMarkerOctets; marker > 0 && enter_piece();) {
+      const std::size_t n = std::min(marker, here_.size());
+      here_ = here_.subspan(n);
+      marker -= n;
+    }
     position_ += wire::kMarkerOctets;
   }
-  while (part_ < arrived_.parts.size() && offset_ >= arrived_.parts[part_].size()) {
-    offset_ -= arrived_.parts[part_].size();
-    ++part_;
-  }
-  weft_assert(part_ < arrived_.parts.size());
-  if (part_ >= arrived_.parts.size()) return {};
-
-  const Octets part = arrived_.parts[part_];
-  std::size_t n = part.size() - offset_;
-  if (n > left_) n = left_;
-  if (n > octets_max) n = octets_max;
-  if (markers_) {
-    // The marker due here was passed above, so the distance is never 0.
-    const std::size_t to_marker = octets_to_marker(position_);
-    if (n > to_marker) n = to_marker;
-  }
-  const Octets run = part.subspan(offset_, n);
-  offset_ += n;
-  position_ += static_cast<std::uint32_t>(n);
-  left_ -= n;
-  return run;
+  const bool whole = enter_piece();
+  weft_assert(whole);
+  if (!whole) return {};
+  std::size_t n = std::min(octets_max, here_.size());
+  // The marker due here was passed above, so the distance is never 0.
+  if (markers_) n = std::min(n, octets_to_marker(position_));
+  return pass(n);
 }
 
 void UlpduCursor::copy(MutableOctets out) {
@@ -140,6 +160,15 @@ void UlpduCursor::copy(MutableOctets out) {
     if (run.empty()) return;
     std::memcpy(out.data(), run.data(), run.size());
     out = out.subspan(run.size());
+  }
+}
+
+void UlpduCursor::skip(std::size_t octets) {
+  weft_assert(octets <= left_);
+  while (octets > 0) {
+    const Octets run = next(octets);
+    if (run.empty()) return;
+    octets -= run.size();
   }
 }
 
@@ -157,12 +186,9 @@ std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const Octet
   // pieces on their way here, means nothing.
   const std::size_t leading =
       markers_ && octets_to_marker(position_) == 0 ? wire::kMarkerOctets : 0;
-  ListReader reader(arrived);
-  reader.skip(leading);
-  std::uint8_t length[wire::kUlpduLengthOctets];
-  if (!reader.read(length)) return FPDUNeeds{stream_octets(0)};
-  const std::size_t ulpdu = load_be16(length);
-  const std::size_t octets = stream_octets(ulpdu);
+  const std::optional<std::uint16_t> ulpdu = length_at(arrived, leading);
+  if (!ulpdu) return FPDUNeeds{stream_octets(0)};
+  const std::size_t octets = stream_octets(*ulpdu);
   if (arrived.size() < octets) return FPDUNeeds{octets};
 
   //= MPA-26
@@ -175,7 +201,7 @@ std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const Octet
   //= MPA-18
   if (crc_ && !crc_agrees(*mover_, arrived, octets, summed)) return fail(wire::TermError::MPACRC);
   //= MPA-04
-  return ArrivedFPDU{octets, UlpduCursor(arrived, 0, position_, markers_, ulpdu)};
+  return ArrivedFPDU{octets, UlpduCursor(arrived, position_, markers_, *ulpdu)};
 }
 
 void Deframer::consume(const ArrivedFPDU& fpdu) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <variant>
 
 #include "base/crc32c.h"
@@ -17,22 +18,41 @@ namespace weft::core {
 class UlpduCursor {
  public:
   UlpduCursor() = default;
-  /// `position`: stream position of the first octet of `fpdu` (which starts at `start` octets into
-  /// the list; a leading marker included). `ulpdu_octets` octets of ULPDU follow the length field.
-  UlpduCursor(OctetList arrived, std::size_t start, std::uint32_t position, bool markers,
-              std::size_t ulpdu_octets);
+  /// `position`: stream position of the first octet of `fpdu`, with which the list begins (a
+  /// leading marker included). `ulpdu_octets` octets of ULPDU follow the length field.
+  UlpduCursor(OctetList fpdu, std::uint32_t position, bool markers, std::size_t ulpdu_octets);
 
   std::size_t octets_left() const { return left_; }
   /// The next contiguous piece, at most octets_max octets; empty only when nothing is left.
-  Octets next(std::size_t octets_max);
+  Octets next(std::size_t octets_max) {
+    const std::size_t n = octets_max < left_ ? octets_max : left_;
+    // Mostly nothing lies between here and there.
+    return !markers_ && n <= here_.size() ? pass(n) : next_piece(n);
+  }
   /// Copies the next out.size() octets (octets_left() must be at least that) and passes them.
   void copy(MutableOctets out);
+  /// The same without passing them.
+  void peek(MutableOctets out) const {
+    if (markers_ || out.size() > here_.size()) return UlpduCursor(*this).copy(out);
+    std::memcpy(out.data(), here_.data(), out.size());
+  }
+  /// Passes so many octets (octets_left() must be at least that).
+  void skip(std::size_t octets);
 
  private:
-  OctetList arrived_;
-  std::size_t part_ = 0;          // current part, and offset in it
-  std::size_t offset_ = 0;
-  std::uint32_t position_ = 0;    // stream position of the current octet
+  Octets next_piece(std::size_t octets_max);
+  bool enter_piece();
+  Octets pass(std::size_t octets) {
+    const Octets run = here_.first(octets);
+    here_ = here_.subspan(octets);
+    position_ += static_cast<std::uint32_t>(octets);
+    left_ -= octets;
+    return run;
+  }
+
+  Octets here_;  // the rest of the current part, and the parts behind it
+  std::span<const Octets> behind_;
+  std::uint32_t position_ = 0;  // stream position of the current octet
   bool markers_ = false;
   std::size_t left_ = 0;
 };

@@ -9,9 +9,9 @@
 namespace weft::core {
 namespace {
 
-/// Copied payload from this size on is checksummed while it is copied; below, one CRC pass over the
-/// whole staged run costs less than a call per piece.
-constexpr std::size_t kFuseOctetsMin = 2048;
+/// Copied payload from this size on is checksummed while it is copied; below, all of it is in the
+/// first-level cache still, and one CRC pass over the staged run costs less than a call per piece.
+constexpr std::size_t kFuseOctetsMin = 8192;
 
 std::size_t payload_octets(std::span<const PayloadPiece> payload) {
   std::size_t n = 0;
@@ -100,13 +100,40 @@ Framed Framer::append(TransmitBatch& batch, Octets header, std::span<const Paylo
   const FPDU fpdu{header, payload, ulpdu, snapshot};
   //= MPA-09
   //= CON-04
-  const Framed framed = markers_ ? append_marked(batch, fpdu) : append_plain(batch, fpdu);
+  const Framed framed = markers_         ? append_marked(batch, fpdu)
+                        : is_short(fpdu) ? append_short(batch, fpdu)
+                                         : append_plain(batch, fpdu);
   if (framed != Framed::Done) {
     batch.rollback(mark);
     return framed;
   }
   position_ += static_cast<std::uint32_t>(batch.octets() - mark.octets);
   return framed;
+}
+
+// What append_plain() makes of payload of which nothing is sent from where it lies and nothing is
+// worth a CRC of its own: one run of staging, filled front to back and summed at once.
+Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
+  //= MPA-07
+  const std::size_t octets = wire::fpdu_octets(fpdu.ulpdu_octets);
+  std::uint8_t* const start = batch.reserve(octets);
+  if (start == nullptr) return Framed::NoRoom;
+  store_be16(start, static_cast<std::uint16_t>(fpdu.ulpdu_octets));
+  std::uint8_t* cursor = start + wire::kUlpduLengthOctets;
+  if (!fpdu.header.empty()) std::memcpy(cursor, fpdu.header.data(), fpdu.header.size());
+  cursor += fpdu.header.size();
+  for (const PayloadPiece& piece : fpdu.payload) {
+    if (!copy_piece(*mover_, cursor, piece, nullptr)) return Framed::MemoryGone;
+    cursor += piece.octets;
+  }
+  //= MPA-06
+  std::uint8_t* const crc_place = start + octets - wire::kCRCOctets;
+  while (cursor != crc_place) *cursor++ = 0;
+  //= MPA-13
+  //= MPA-15
+  const Octets covered(start, octets - wire::kCRCOctets);
+  store_crc(crc_place, crc_ ? crc32c_finish(mover_->crc_extend(kCRC32CStart, covered)) : 0);
+  return Framed::Done;
 }
 
 Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
@@ -197,6 +224,11 @@ Framed Framer::append_marked(TransmitBatch& batch, const FPDU& fpdu) {
   store_crc(start + covered,
             crc_ ? crc32c_finish(mover_->crc_extend(kCRC32CStart, Octets(start, covered))) : 0);
   return Framed::Done;
+}
+
+bool Framer::is_short(const FPDU& fpdu) const {
+  const std::size_t payload = fpdu.ulpdu_octets - fpdu.header.size();
+  return payload < kFuseOctetsMin && payload < copy_below_;
 }
 
 bool Framer::copies(const PayloadPiece& piece, bool snapshot) const {

@@ -52,9 +52,11 @@ class Framer {
     std::size_t ulpdu_octets;
     bool snapshot;
   };
-  // Both may leave a half-built FPDU in the batch when they fail: append() rolls it back.
+  // Each may leave a half-built FPDU in the batch when they fail: append() rolls it back.
+  Framed append_short(TransmitBatch&, const FPDU&);
   Framed append_plain(TransmitBatch&, const FPDU&);
   Framed append_marked(TransmitBatch&, const FPDU&);
+  bool is_short(const FPDU&) const;
   bool copies(const PayloadPiece&, bool snapshot) const;
 
   bool markers_ = false;

@@ -89,6 +89,26 @@ TEST(Framer, WithoutCRCTheFieldIsThereAndZero) {
   EXPECT_EQ(sender.mover.crc_calls, 0);
 }
 
+// Short payload goes a straight way of its own.
+TEST(Framer, PayloadThatIsCopiedLooksLikePayloadThatIsReferencedWhateverItsLength) {
+  for (const bool crc : {true, false}) {
+    for (const std::size_t octets :
+         {1, 2, 3, 4, 63, 2033, 2046, 4096, 8190, 8191, 8192, 8193, 9000}) {
+      Bytes payload(octets);
+      for (std::size_t i = 0; i < octets; ++i) payload[i] = static_cast<std::uint8_t>(i * 7 + 1);
+      const Octets all(payload);
+      const std::size_t cut = octets / 3;
+      Sender copies(false, crc), references(false, crc, 0);
+      for (Sender* sender : {&copies, &references}) {
+        EXPECT_EQ(sender->append(Bytes(14, 0xab), {all.first(cut), all.subspan(cut)}),
+                  Framed::Done);
+      }
+      EXPECT_EQ(to_hex(octets_of(copies.batch)), to_hex(octets_of(references.batch))) << octets;
+      EXPECT_EQ(copies.framer.position(), references.framer.position());
+    }
+  }
+}
+
 TEST(Framer, ReferencesLongPayloadInPlaceAndCopiesShort) {
   Sender sender(false, true, 100);
   const Bytes header(14, 0xc1), shorter(99, 1), longer(100, 2);

@@ -62,8 +62,7 @@ void QP::flush_sends() {
     lost_status_ = WorkStatus::Flushed;
     open_work_.pop();
   }
-  SendWR wr;
-  while (queues_.take_send(wr)) {
+  for (SendWR wr; queues_.take_send(wr); wr = {}) {
     const bool unknown = wr.opcode >= WorkOpcode::Receive;
     queues_.complete({.id = wr.id, .status = lost_status_,
                       .opcode = unknown ? WorkOpcode::Send : wr.opcode});

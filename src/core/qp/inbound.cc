@@ -21,6 +21,11 @@ class Remaining {
   bool complete() const { return beyond_.empty(); }
 
   void consume(std::size_t octets) {
+    if (!copied_ && list_.parts.size() == 1) {
+      only_ = list_.parts.front().subspan(octets);
+      list_.parts = {&only_, 1};
+      return;
+    }
     if (!copied_) {
       copied_ = true;
       beyond_ = list_.parts;
@@ -50,7 +55,10 @@ class Remaining {
   }
 
   static constexpr std::size_t kPartsMax = 16;
-  Octets parts_[kPartsMax];
+  Octets only_;  // of a list of one part, for which no other is touched
+  union {
+    Octets parts_[kPartsMax];  // so not made before they are assigned
+  };
   std::size_t first_ = 0;
   std::size_t count_ = 0;
   std::span<const Octets> beyond_;
@@ -63,14 +71,15 @@ class Remaining {
 Received QP::handle_octets(const OctetList& arrived, Instant now) {
   Received received;
   Remaining remaining(arrived);
+  const std::size_t octets = arrived.size();
   for (std::size_t count = 0; count < kFPDUsMax && received.consumed < kOctetsMax; ++count) {
     //= DDP-21
     // After an error, and where there is no stream, whatever arrives is dropped.
     if (state_ != QPState::RTS && state_ != QPState::Closing) {
-      received.consumed = arrived.size();
+      received.consumed = octets;
       return received;
     }
-    const auto found = deframer_.next(remaining.list(), landed_);
+    auto found = deframer_.next(remaining.list(), landed_);
     if (const auto* needs = std::get_if<FPDUNeeds>(&found)) {
       if (remaining.complete()) received.wanted = needs->octets_total;
       return received;
@@ -81,7 +90,7 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       protocol_error(*error, nullptr, now);
       continue;
     }
-    const auto& fpdu = *std::get_if<ArrivedFPDU>(&found);
+    auto& fpdu = *std::get_if<ArrivedFPDU>(&found);
     if (!first_fpdu_arrived_) {
       first_fpdu_arrived_ = true;
       nudge_at_.reset();
@@ -94,6 +103,7 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
     }
     deframer_.consume(fpdu);
     received.consumed += fpdu.stream_octets;
+    if (received.consumed == octets) return received;
     remaining.consume(fpdu.stream_octets);
   }
   return received;
@@ -110,12 +120,11 @@ Result<std::uint8_t*, MemoryFault> QP::check_remote(STag stag, std::uint64_t to,
 }
 
 //= RDM-01 DDP-05
-QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
+QP::SegmentFate QP::handle_segment(UlpduCursor& ulpdu, Instant now) {
   ArrivedSegment segment;
   segment.ulpdu_octets = ulpdu.octets_left();
-  UlpduCursor header = ulpdu;
   segment.raw_octets = std::min(segment.ulpdu_octets, wire::kDDPHeaderOctetsMax);
-  header.copy(MutableOctets(segment.raw).first(segment.raw_octets));
+  ulpdu.peek(MutableOctets(segment.raw).first(segment.raw_octets));
   const auto ddp = wire::DDPHeader::parse(Octets(segment.raw, segment.raw_octets));
   if (!ddp) {
     // Too short to say what it is: there is no header to send back.
@@ -124,7 +133,7 @@ QP::SegmentFate QP::handle_segment(UlpduCursor ulpdu, Instant now) {
   }
   segment.ddp = *ddp;
   segment.raw_octets = ddp->octets();
-  ulpdu.copy(MutableOctets(segment.raw).first(segment.raw_octets));
+  ulpdu.skip(segment.raw_octets);
 
   const wire::Opcode opcode = wire::rdmap_opcode(ddp->rdmap_control);
   const std::optional<wire::TermError> fault = judge_header(segment);

@@ -5,6 +5,11 @@
 
 namespace weft::core {
 
+/// Payload of a Write's segment where there is a CRC. A receiver that checks before it places, as
+/// for a Write it has to, finds so much in its first-level cache when it has checked it. What it
+/// can receive in place is the better for being long.
+constexpr std::uint32_t kCheckedWriteOctetsMax = 32 * 1024;
+
 // Makes the next WR ready for its first segment. False: none, or a fence, the ORD, the consumer or
 // an error holds it. Local invalidations and binds take effect here and the search goes on.
 bool QP::start_work(Instant now) {
@@ -126,6 +131,12 @@ bool QP::may_start(const OpenWork& work) const {
   return !work.is_request() || ord_ == 0 || open_reads_.size() < ord_;
 }
 
+std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
+  if (work.is_send()) return mulpdu_ - wire::kUntaggedHeaderOctets;
+  const std::uint32_t room = mulpdu_ - wire::kTaggedHeaderOctets;
+  return stream_.crc ? std::min(room, kCheckedWriteOctetsMax) : room;
+}
+
 // The checks before the first octet leaves. Lengths of 0 are not checked (verbs draft §7).
 WorkStatus QP::check_work(const OpenWork& work) const {
   if (work.is_request()) {
@@ -137,7 +148,7 @@ WorkStatus QP::check_work(const OpenWork& work) const {
                : WorkStatus::LocalProtection;
   }
   // gather() checks what it gathers, and of one segment that is all: no need to look twice.
-  if (work.octets <= mulpdu_ - wire::kUntaggedHeaderOctets) return WorkStatus::Success;
+  if (work.octets <= segment_octets_max(work)) return WorkStatus::Success;
   for (std::uint32_t i = 0; i < work.sge_count; ++i) {
     const SGE& sge = work.sges[i];
     if (sge.octets > 0 && !memory_.check(sge.stag, sge.to, sge.octets, kLocalRead, requester())) {
@@ -157,8 +168,7 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   }
   const std::size_t header_octets =
       work.is_send() ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
-  const std::uint32_t octets = std::min(work.octets - work.sent,
-                                        mulpdu_ - static_cast<std::uint32_t>(header_octets));
+  const std::uint32_t octets = std::min(work.octets - work.sent, segment_octets_max(work));
   const std::uint32_t index = work.sge_index, offset = work.sge_offset;
   const std::optional<std::uint32_t> pieces = gather(work, octets);
   if (!pieces) {

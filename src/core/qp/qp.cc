@@ -39,13 +39,13 @@ std::uint32_t inbound_read_slots(const QPConfig& config) {
 
 Parts carve(const QPConfig& config, Carver& carver) {
   Parts parts;
-  parts.work = carver.take(Ring<OpenWork>::storage_octets(config.send_depth));
-  parts.reads = carver.take(Ring<OpenRead>::storage_octets(read_slots(config)));
-  parts.inbound_reads =
-      carver.take(Ring<InboundRead>::storage_octets(inbound_read_slots(config)));
-  parts.send_sges = carver.take(sizeof(SGE) * config.send_sges * config.send_depth);
+  // What every message needs first, so that it shares pages.
   parts.receive_sges = carver.take(sizeof(SGE) * config.receive_sges);
   parts.pieces = carver.take(sizeof(PayloadPiece) * std::max<std::uint32_t>(config.send_sges, 1));
+  parts.work = carver.take(Ring<OpenWork>::storage_octets(config.send_depth));
+  parts.send_sges = carver.take(sizeof(SGE) * config.send_sges * config.send_depth);
+  parts.reads = carver.take(Ring<OpenRead>::storage_octets(read_slots(config)));
+  parts.inbound_reads = carver.take(Ring<InboundRead>::storage_octets(inbound_read_slots(config)));
   return parts;
 }
 
@@ -150,10 +150,6 @@ void QP::handle_emss(std::size_t emss) {
   mulpdu_ = static_cast<std::uint32_t>(wire::mulpdu(emss, stream_.transmit_markers));
 }
 
-// CON-15: not even a Terminate may leave a responder before the initiator's first FPDU is here.
-//= CON-15
-bool QP::silent() const { return stream_.role == Role::Responder && !first_fpdu_arrived_; }
-
 void QP::handle_sent(std::size_t octets, Instant) {
   if (state_ == QPState::Idle) return;  // of a stream that was reset
   accepted_ += octets;
@@ -172,15 +168,6 @@ std::optional<QPNotice> QP::poll_notice() {
   return notices_[notice_first_++];
 }
 
-LLPAction QP::poll_llp_action() {
-  const LLPAction action = action_;
-  action_ = LLPAction::None;
-  return action;
-}
-
-std::optional<Instant> QP::poll_timeout() const {
-  return state_ == QPState::RTS ? nudge_at_ : deadline_;
-}
 std::uint32_t QP::reads_open() const { return open_reads_.size(); }
 std::uint32_t QP::inbound_reads_open() const { return inbound_reads_.size(); }
 std::optional<wire::TermError> QP::terminate_sent() const { return terminate_sent_; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "base/octet_list.h"
 #include "base/result.h"
@@ -44,7 +45,8 @@ struct QPConfig {
 /// What handle_octets did with what was offered.
 struct Received {
   std::size_t consumed = 0;  ///< octets done with; offer the rest again, with more behind it
-  std::size_t wanted = 0;    ///< octets in all that the next FPDU needs to make progress; 0: any
+  std::size_t wanted = 0;    ///< octets in all that the next FPDU needs to make progress; 0: any,
+                             ///< of an FPDU that has not begun too
   bool held_back = false;    ///< a Send waits for a receive: call again (with the same octets) when
                              ///< one is posted. Stop reading the socket until then.
 };
@@ -175,10 +177,14 @@ class QP {
   bool poll_transmit(TransmitBatch&, Instant now);
   /// Would poll_transmit have something to add?
   bool wants_transmit() const;
-  LLPAction poll_llp_action();
+  bool has_llp_action() const { return action_ != LLPAction::None; }
+  LLPAction poll_llp_action() { return std::exchange(action_, LLPAction::None); }
   std::optional<QPNotice> poll_notice();
+  bool has_notice() const { return notice_count_ != 0; }
   /// In RTS the next nudge (nudge.cc), after it the end of a teardown's patience.
-  std::optional<Instant> poll_timeout() const;
+  std::optional<Instant> poll_timeout() const {
+    return state_ == QPState::RTS ? nudge_at_ : deadline_;
+  }
 
   // Readable at any time, for query and tests.
   std::uint32_t reads_open() const;          ///< ours, at the peer; atomics too
@@ -196,7 +202,9 @@ class QP {
   // qp.cc
   bool step(QPEvent event);
   void forget_stream();
-  bool silent() const;
+  // CON-15: not even a Terminate may leave a responder before the initiator's first FPDU is here.
+  //= CON-15
+  bool silent() const { return stream_.role == Role::Responder && !first_fpdu_arrived_; }
   void settle_ord();
   Result<std::uint8_t*, MemoryFault> check_remote(STag, std::uint64_t to, std::uint64_t octets,
                                                   std::uint32_t right) const;
@@ -229,6 +237,7 @@ class QP {
   WorkStatus perform_locally(const OpenWork&);
   bool may_start(const OpenWork&) const;
   WorkStatus check_work(const OpenWork&) const;
+  std::uint32_t segment_octets_max(const OpenWork&) const;
   bool transmit_work(TransmitBatch&, Instant now);
   bool transmit_read_request(TransmitBatch&, OpenWork&);
   bool transmit_immediate(TransmitBatch&, OpenWork&);
@@ -240,7 +249,7 @@ class QP {
 
   // inbound.cc
   Requester requester() const { return {config_.pd, config_.stream}; }
-  SegmentFate handle_segment(UlpduCursor, Instant now);
+  SegmentFate handle_segment(UlpduCursor&, Instant now);
   bool expected_in_closing(wire::Opcode, std::size_t payload_octets) const;
   std::optional<wire::TermError> judge_header(const ArrivedSegment&) const;
   std::optional<wire::TermError> judge_queue(const wire::DDPHeader&) const;

@@ -60,6 +60,34 @@ TEST(QPWrite, OfLengthZeroIsOneUncheckedSegment) {
   EXPECT_EQ(pair.b.mover.placements, 0u);
 }
 
+/// What has to be checked before it is placed fits a first-level cache; what may be received in
+/// place is as long as the path allows.
+TEST(QPWrite, SegmentsWithACRCAreNoLongerThanACacheHolds) {
+  constexpr std::uint32_t kOctets = 100'000, kMulpdu = 60'000;
+  for (const bool crc : {true, false}) {
+    for (const bool sends : {true, false}) {
+      End a;
+      StreamParameters stream = End::stream(Role::Initiator);
+      stream.crc = crc;
+      a.bind(stream, kMulpdu + 6);
+      const Region source = a.region(kOctets);
+      sends ? a.send({source.sge()}) : a.write({source.sge()}, {0xabcd01}, 0);
+      std::vector<std::size_t> lengths;
+      const Bytes octets = a.transmit_all();
+      for (std::size_t at = 0; at < octets.size(); at += wire::fpdu_octets(lengths.back())) {
+        lengths.push_back(load_be16(octets.data() + at));
+      }
+      const std::size_t header = sends ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
+      const std::size_t most = crc && !sends ? 32 * 1024 : lengths.at(0) - header;
+      EXPECT_EQ(lengths.at(0), most + header);
+      EXPECT_EQ(lengths.size(), (kOctets + most - 1) / most);
+      if (!crc || sends) {
+        EXPECT_GT(lengths[0], kMulpdu - 512);
+      }
+    }
+  }
+}
+
 TEST(QPWrite, LongPayloadIsSentFromWhereItLies) {
   QPConfig config;
   config.gather_octets_min = 1024;

@@ -10,15 +10,15 @@ namespace weft::front {
 namespace {
 
 /// What read_* functions can tell; for the rest there is no function, and asking for it is refused.
-constexpr std::uint64_t kWcFlags = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
-                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+constexpr std::uint64_t kTimestamps = std::uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP} |
+                                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+constexpr std::uint64_t kWcFlags = std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimestamps;
 /// Hints: our lock costs nothing when nobody else has it, and an overrun is always told.
 constexpr std::uint32_t kCreateFlags =
     IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
 CQObject* create(ibv_context* context, std::uint32_t depth, void* cq_context,
-                 ibv_comp_channel* channel, std::uint32_t vector, PDObject* domain) {
+                 ibv_comp_channel* channel, std::uint32_t vector, PDObject* domain, bool timed) {
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
   if (vector >= static_cast<std::uint32_t>(context->num_comp_vectors)) return fail_null(EINVAL);
@@ -34,9 +34,9 @@ CQObject* create(ibv_context* context, std::uint32_t depth, void* cq_context,
   ChannelObject* events = channel != nullptr ? to_object(channel) : nullptr;
   // What the event queue gives back is the public pointer.
   void* const face = static_cast<ibv_cq_ex*>(object);
-  if (auto opened = object->cq.open(*owner->device, depth,
-                                    events != nullptr ? &events->channel : nullptr, owner->async,
-                                    face, domain != nullptr ? domain->ring_allocator() : nullptr);
+  if (auto opened = object->cq.open(
+          *owner->device, depth, events != nullptr ? &events->channel : nullptr, owner->async, face,
+          domain != nullptr ? domain->ring_allocator() : nullptr, timed);
       !opened) {
     delete object;
     return fail_null(opened.error().code);
@@ -72,7 +72,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     domain = to_object(attr->parent_domain);
     if (domain->parent == nullptr) return fail_null(EINVAL);
   }
-  return create(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, domain);
+  return create(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector, domain,
+                (attr->wc_flags & kTimestamps) != 0);
 }
 
 /// Any count and period will do: what query_device_ex says of them is all that their types hold.
@@ -96,7 +97,7 @@ WEFT_VERB(ibv_cq*, create_cq,
   }
   if (cqe <= 0 || comp_vector < 0) return fail_null(EINVAL);
   CQObject* object = create(context, static_cast<std::uint32_t>(cqe), cq_context, channel,
-                            static_cast<std::uint32_t>(comp_vector), nullptr);
+                            static_cast<std::uint32_t>(comp_vector), nullptr, false);
   return object != nullptr ? ibv_cq_ex_to_cq(object) : nullptr;
 }
 

@@ -155,12 +155,14 @@ TEST_F(FrontTest, StatesMapAsKernelIWARPDevicesMapThem) {
 
 TEST_F(FrontTest, ExtendedPollingReadsWhatWasAskedFor) {
   create_qp();
+  EXPECT_FALSE(device.cq_timed) << "a plain CQ has nobody to read its timestamps";
   ibv_cq_init_attr_ex init = {};
   init.cqe = 4;
   init.wc_flags =
       std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   ibv_cq_ex* extended = ibv_create_cq_ex(context, &init);
   ASSERT_NE(extended, nullptr);
+  EXPECT_TRUE(device.cq_timed);
   ibv_poll_cq_attr attr = {};
   EXPECT_EQ(ibv_start_poll(extended, &attr), ENOENT);
   for (std::uint64_t id : {1, 2}) {

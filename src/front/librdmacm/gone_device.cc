@@ -21,7 +21,9 @@ class GoneDevice final : public device::Device {
     return gone();
   }
   Result<void> deallocate_window(std::uint32_t) override { return gone(); }
-  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t, void*) override { return gone(); }
+  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t, void*, bool) override {
+    return gone();
+  }
   Result<void> destroy_cq(device::CQNumber) override { return gone(); }
   Result<device::CQFace> resize_cq(device::CQNumber, std::uint32_t, void*) override {
     return gone();

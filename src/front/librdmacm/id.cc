@@ -30,9 +30,13 @@ Result<Id*> Id::create(Manager& manager, EventChannel* home, void* context,
   id->ps = port_space;
   id->qp_type =
       port_space == RDMA_PS_UDP || port_space == RDMA_PS_IPOIB ? IBV_QPT_UD : IBV_QPT_RC;
-  std::lock_guard lock(manager.mutex);
-  manager.add(*id);
-  return id;
+  {
+    std::lock_guard lock(manager.mutex);
+    if (manager.add(*id)) return id;
+  }
+  home->drop_reference();
+  delete id;
+  return Error{ENOMEM, "no memory for an id"};
 }
 
 void Id::destroy(Id* id) {

@@ -81,9 +81,12 @@ void Manager::after_fork_in_child() {
   creation.unlock();
 }
 
-void Manager::add(Id& id) {
+bool Manager::add(Id& id) try {
   id.handle = ++last_handle_;
   ids_.emplace(id.handle, &id);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 void Manager::remove(Id& id) {

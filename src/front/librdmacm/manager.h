@@ -52,8 +52,8 @@ class Manager final : public verbs::ConnectionEvents {
   std::mutex mutex;
 
   // With mutex held.
-  /// Gives the id its handle, the cookie of its connections and listeners.
-  void add(Id& id);
+  /// Gives the id its handle, the cookie of its connections and listeners. False: no memory.
+  bool add(Id& id);
   void remove(Id& id);
   /// Keeps a destroyed channel for threads that come too late, and frees one of long ago.
   void leave_ruin(EventChannel* channel);

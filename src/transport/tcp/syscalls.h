@@ -2,10 +2,13 @@
 // functions and be built on weft itself: calling them here would lead back into us.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 
@@ -26,9 +29,25 @@ long call(long number, Arguments... arguments) {
   }
 }
 
+/// Gives `fd` a number above those of the program, which gets the lowest and may count on few: a
+/// connection of its verbs takes none of them. Returns the number, and what is no descriptor as is.
+inline long out_of_the_way(long fd) {
+  constexpr rlim_t kFirst = 2048;
+  rlimit limit = {};
+  if (fd < 0 || call(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit) < 0) {
+    return fd;
+  }
+  const auto first = static_cast<long>(std::min(limit.rlim_cur / 2, kFirst));
+  const long moved = fd < first ? call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, first) : -EINVAL;
+  if (moved < 0) {
+    return fd;
+  }
+  ::syscall(SYS_close, fd);
+  return moved;
+}
 /// A non-blocking, close-on-exec socket.
 inline long open_socket(int family, int type, int protocol) {
-  return call(SYS_socket, family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
+  return out_of_the_way(call(SYS_socket, family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
 }
 inline long bind(int fd, const sockaddr* address, socklen_t length) {
   return call(SYS_bind, fd, address, length);
@@ -45,7 +64,7 @@ inline long disconnect(int fd) {
   return raw::connect(fd, &nobody, sizeof nobody);
 }
 inline long accept(int fd, sockaddr* peer, socklen_t* length) {
-  return call(SYS_accept4, fd, peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  return out_of_the_way(call(SYS_accept4, fd, peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 inline long local_name(int fd, sockaddr* address, socklen_t* length) {
   return call(SYS_getsockname, fd, address, length);

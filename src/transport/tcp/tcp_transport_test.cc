@@ -44,6 +44,19 @@ TEST_F(TCP, DescriptorsAreNonBlockingAndCloseOnExec) {
   }
 }
 
+TEST_F(TCP, TheProgramsDescriptorsGoOnWhereTheyWere) {
+  const int before = ::dup(0);
+  ::close(before);
+  auto listener = transport_.listen(v4("127.0.0.1", 0), {});
+  auto active = transport_.connect({}, (*listener)->local());
+  ASSERT_TRUE(active.ok());
+  const auto passive = accept_one(**listener);
+  ASSERT_NE(passive, nullptr);
+  const int after = ::dup(0);
+  ::close(after);
+  EXPECT_EQ(after, before);
+}
+
 TEST_F(TCP, BothEndsHaveTheConnectionOptions) {
   Pair pair = connect_pair();
   for (int fd : {pair.active->fd(), pair.passive->fd()}) {

@@ -59,6 +59,8 @@ class FakeDevice final : public device::Device {
     if (write(progress_fd_, &one, sizeof one) < 0) std::abort();
   }
 
+  /// As the last CQ was asked for.
+  bool cq_timed = false;
   device::QPRequest qp_request(device::QPNumber qp) { return qps_.at(qp).request; }
   device::QPState& qp_state(device::QPNumber qp) { return qps_.at(qp).state; }
   device::RegionRequest region(std::uint32_t stag) { return regions_.at(stag); }
@@ -148,12 +150,13 @@ class FakeDevice final : public device::Device {
     return erase(windows_, stag & ~0xffu);
   }
 
-  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie,
-                                   void* place) override {
+  Result<device::CQFace> create_cq(std::uint32_t depth, std::uint64_t cookie, void* place,
+                                   bool timed) override {
     if (int code = enter("create_cq")) return Error{code, "told to fail"};
     Owner& cq = cqs_[++last_number_];
     cq.queue = Queue(device::completion_ring(depth), place);
     cq.cookie = cookie;
+    cq_timed = timed;
     return device::CQFace{last_number_, cq.queue.ring};
   }
   Result<void> destroy_cq(device::CQNumber cq) override {

@@ -78,7 +78,7 @@ class FakeDevice final : public device::Device {
     return unused();
   }
   Result<void> deallocate_window(std::uint32_t) override { return unused(); }
-  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t, void*) override {
+  Result<device::CQFace> create_cq(std::uint32_t, std::uint64_t, void*, bool) override {
     return unused();
   }
   Result<void> destroy_cq(device::CQNumber) override { return unused(); }

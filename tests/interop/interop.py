@@ -20,8 +20,8 @@ import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "stock"))
 
-from stock import (Bench, CASES, Failure, PATIENCE, Skip, case, expect,  # noqa: E402
-                   free_port)
+from stock import (Bench, CASES, Failure, PATIENCE, Skip, case, command,  # noqa: E402
+                   expect, free_port)
 from guest import Guest, LinkNetwork, Unavailable, UserNetwork  # noqa: E402
 from wire import Wire  # noqa: E402
 
@@ -76,6 +76,22 @@ class Rig(Bench):
         program = self.guest.program(*words)
         self.programs.append(program)
         return program
+
+    def put_with_libraries(self, path, to):
+        """Brings a program or a library of weft's build into the guest, once, with the libraries
+        that it wants and the guest has not got; without what only a debugger reads."""
+        had = self.guest.__dict__.setdefault("has_files", set())
+        if to in had:
+            return
+        needed = re.findall(r"(\S+) => (/\S+)", command("ldd", path))
+        files = {to: path, **{f"{GUEST_LIBRARIES}/{name}": library for name, library in needed
+                              if not name.startswith(OF_THE_GUEST)}}
+        small = os.path.join(self.folder, "small")
+        for target in files.keys() - had:
+            command("strip", "-o", small, files[target])
+            self.guest.run(f"mkdir -p {os.path.dirname(target)}")
+            self.guest.put(small, target)
+            had.add(target)
 
     def capture(self):
         self.captures += 1
@@ -144,6 +160,10 @@ class Rig(Bench):
             self.guest.set_siw(**{name: SIW_DEFAULTS[name] for name in self.parameters})
 
 
+# build-image has put these there.
+OF_THE_GUEST = ("libibverbs.so", "librdmacm.so", "libc.so", "libm.so", "libstdc++.so",
+                "libgcc_s.so")
+GUEST_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 # siw's line when its thread meets EFAULT; guest-init switches it on.
 SIW_FAULT = re.compile(r"siw_sq_resume: SQ task failed: err -14$")
 # The program talk, by stack.
@@ -291,5 +311,5 @@ def stop(networks=("any", "link", "user")):
     sys.exit(main(networks))
 
 
-__all__ = ["both_ways", "case", "expect", "stop", "NOTICE_SECONDS", "RTR_TYPES", "SIW", "Skip",
-           "WEFT"]
+__all__ = ["both_ways", "case", "expect", "stop", "GUEST_LIBRARIES", "NOTICE_SECONDS", "RTR_TYPES",
+           "SIW", "Skip", "WEFT"]

@@ -2,35 +2,16 @@
 """weft ping and weft blast at both ends, the one on weft and the other on siw; data is verified."""
 import json
 import os
-import re
-import subprocess
-import tempfile
 
-from interop import SIW, WEFT, Skip, both_ways, case, expect, stop
+from interop import GUEST_LIBRARIES, SIW, WEFT, Skip, both_ways, case, expect, stop
 
-# The guest's stock programs have brought the first of these; the others weft takes with it.
-OF_THE_GUEST = ("libibverbs.so", "librdmacm.so", "libc.so", "libm.so")
-GUEST_FOLDER, GUEST_LIBRARIES = "/tmp/measure", "/usr/lib/x86_64-linux-gnu"
+GUEST_WEFT = "/tmp/measure/bin/weft"
 VERBS = {WEFT: "weft", SIW: "system"}
 
 
 def programs(rig):
-    """The program by stack. Into the guest goes what runs, without what a debugger reads."""
-    guest_weft = f"{GUEST_FOLDER}/bin/weft"
-    if not getattr(rig.guest, "has_measure", False):
-        rig.guest.run(f"mkdir -p {GUEST_FOLDER}/bin")
-        with tempfile.TemporaryDirectory() as folder:
-            def put(path, to):
-                small = os.path.join(folder, os.path.basename(to))
-                subprocess.run(["strip", "-o", small, path], check=True)
-                rig.guest.put(small, to)
-            put(rig.weft, guest_weft)
-            needed = subprocess.run(["ldd", rig.weft], check=True, capture_output=True, text=True)
-            for name, path in re.findall(r"(\S+) => (/\S+)", needed.stdout):
-                if not name.startswith(OF_THE_GUEST):
-                    put(path, f"{GUEST_LIBRARIES}/{name}")
-        rig.guest.has_measure = True
-    return {WEFT: rig.weft, SIW: guest_weft}
+    rig.put_with_libraries(rig.weft, GUEST_WEFT)
+    return {WEFT: rig.weft, SIW: GUEST_WEFT}
 
 
 def meet(rig, initiator, words, **how):

@@ -8,6 +8,7 @@ import hashlib
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import socket
@@ -19,20 +20,32 @@ from stock import (PATIENCE, Skip, case, expect, free_port, need_ipv6_loopback, 
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 IDLE = 200  # connections
+UNUSED_PORT = 1
 
 
 class Switched:
-    """Starts programs with a rule for one port."""
+    """Starts programs with a rule for one port; `bench.beneath` may say otherwise (plain_mode)."""
 
     def __init__(self, bench, host="127.0.0.1"):
         self.bench, self.host, self.port = bench, host, free_port(host)
+        self.beneath = getattr(bench, "beneath", "iwarp")
+
+    def words(self, *words):
+        """What starts a program so."""
+        port = {"iwarp": self.port, "preload": UNUSED_PORT}.get(self.beneath)
+        start = [self.bench.weft, "run", "--sockets", "--iwarp-port", port, "--"] if port else []
+        return [*start, *words]
 
     def run(self, *words, options=(), **keywords):
+        if self.beneath != "iwarp":
+            return self.bench.plain(*self.words(*words))
         return self.bench.run(*words, options=("--sockets", "--iwarp-port", self.port, *options),
                               **keywords)
 
     def speaks_iwarp(self):
         """A request that is no MPA Request ends the connection, with no word of the program."""
+        if self.beneath != "iwarp":
+            return
         with socket.create_connection((self.host, self.port), PATIENCE) as plain:
             plain.settimeout(PATIENCE)
             try:
@@ -145,9 +158,9 @@ def postgresql(bench):
     switched = Switched(bench)
     bench.plain(*as_user, f"{folders[0]}/initdb", "-D", f"{data}/d", "-A", "trust", "-U",
                 "postgres").succeed()
-    server = bench.plain(*as_user, bench.weft, "run", "--sockets", "--iwarp-port", switched.port,
-                         "--", f"{folders[0]}/postgres", "-D", f"{data}/d", "-p", switched.port,
-                         "-k", data, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
+    server = bench.plain(*as_user, *switched.words(
+        f"{folders[0]}/postgres", "-D", f"{data}/d", "-p", switched.port, "-k", data,
+        "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"))
     server.says("ready to accept connections")
     where = ["-h", "127.0.0.1", "-p", switched.port, "-U", "postgres", "postgres"]
     switched.run(f"{folders[0]}/pgbench", "-i", "-q", *where).succeed()
@@ -194,7 +207,7 @@ def asyncio_200_clients(bench):
     expect("200 clients" in client.output(), "the clients did not finish")
 
 
-@variants(forward=[], reverse=["-R"], four=["-P", 4])
+@variants(forward=[], reverse=["-R"], four=["-P", 4], window=["-w", "128K"])
 def iperf3(bench, options):
     switched = Switched(bench)
     server = switched.run("iperf3", "-s", "-1", "-p", switched.port).listens(switched.port)
@@ -241,6 +254,17 @@ http {{
 """
 
 
+def nginx(switched, processes="master_process off"):
+    """Serves the bench's folder."""
+    folder = switched.bench.folder
+    os.chmod(folder, 0o755)
+    configuration = os.path.join(folder, "nginx.conf")
+    with open(configuration, "w", encoding="ascii") as file:
+        file.write(NGINX.replace("master_process off", processes)
+                   .format(folder=folder, port=switched.port))
+    return switched.run("nginx", "-p", folder, "-c", configuration).listens(switched.port)
+
+
 @case
 def nginx_and_curl(bench):
     """One GiB by HTTP, both ends by epoll or poll of their own."""
@@ -248,11 +272,7 @@ def nginx_and_curl(bench):
         raise Skip("there is no room for two files of 1 GiB")
     switched = Switched(bench)
     sent, got = make_file(bench, "sent", 1 << 30), os.path.join(bench.folder, "got")
-    os.chmod(bench.folder, 0o755)
-    configuration = os.path.join(bench.folder, "nginx.conf")
-    with open(configuration, "w", encoding="ascii") as file:
-        file.write(NGINX.format(folder=bench.folder, port=switched.port))
-    server = switched.run("nginx", "-p", bench.folder, "-c", configuration).listens(switched.port)
+    server = nginx(switched)
     switched.run("curl", "-sS", "-o", got, f"http://127.0.0.1:{switched.port}/sent").succeed()
     same = digest(sent) == digest(got)
     server.end()
@@ -262,16 +282,26 @@ def nginx_and_curl(bench):
 
 
 @case
+def nginx_and_wrk(bench):
+    """wrk waits with an event loop of its own, and counts what went wrong with its sockets."""
+    switched = Switched(bench)
+    make_file(bench, "small", 3000)
+    server = nginx(switched)
+    client = switched.run("wrk", "-t", 1, "-c", 20, "-d", "2s", "--timeout", f"{PATIENCE:.0f}s",
+                          f"http://127.0.0.1:{switched.port}/small").succeed()
+    said = client.output()
+    counted = re.search(r"(\d+) requests in", said)
+    expect(counted and int(counted[1]) > 0, "wrk made no request")
+    expect("Socket errors" not in said and "Non-2xx" not in said, "wrk met errors")
+    server.end()
+
+
+@case
 def nginx_with_workers(bench):
     """The master listens; its workers, forked after that, accept."""
     switched = Switched(bench)
     sent, got = make_file(bench, "sent", 20 << 20), os.path.join(bench.folder, "got")
-    os.chmod(bench.folder, 0o755)
-    configuration = os.path.join(bench.folder, "nginx.conf")
-    with open(configuration, "w", encoding="ascii") as file:
-        file.write(NGINX.replace("master_process off", "worker_processes 2")
-                   .format(folder=bench.folder, port=switched.port))
-    server = switched.run("nginx", "-p", bench.folder, "-c", configuration).listens(switched.port)
+    server = nginx(switched, "worker_processes 2")
     for _ in range(4):
         switched.run("curl", "-sS", "-o", got, f"http://127.0.0.1:{switched.port}/sent").succeed()
         expect(digest(sent) == digest(got), "the file arrived changed")
@@ -392,6 +422,41 @@ def an_end_in_a_signal_handler(bench):
     switched.run("iperf3", "-c", "127.0.0.1", "-p", switched.port, "-n", "1M").succeed()
     server.process.send_signal(signal.SIGTERM)
     server.wait()
+
+
+SERVERS = ("postgres", "nginx", "redis-server", "memcached", "sshd")
+
+
+def outcome(program):
+    """What two runs of a program have in common: its status and its words, but for numbers and
+    their units. A server is ended in the middle of its work, and tells of its times."""
+    if any(os.path.basename(word) in SERVERS for word in program.words):
+        return []
+    with open(program.path, encoding="utf-8", errors="replace", newline="\n") as out:
+        lines = [line.rstrip("\r\n").rsplit("\r", 1)[-1] for line in out]  # as they are at last
+    return [program.status(), *sorted({word for line in lines for word in line.split()
+                                       if not re.search(r"\d|^[KMG]?(bits|Bytes)", word)})]
+
+
+@variants(socat=socat, a_server_that_forks=a_server_that_forks, redis=redis, memcached=memcached,
+          iperf3=lambda bench: iperf3(bench, ["-P", 2]), nginx_and_wrk=nginx_and_wrk,
+          nginx_with_workers=nginx_with_workers, asyncio=asyncio_200_clients, openssh=openssh,
+          rsync=rsync, postgresql=postgresql)
+def plain_mode(bench, programs):
+    """Under the preload, but with a rule for a port that nobody uses: the case of that name passes
+    as it does without the preload, and each program says the same and ends the same way."""
+    folder, outcomes = bench.folder, {}
+    os.chmod(folder, 0o755)  # workers of another user are to reach what lies below
+    for bench.beneath in ("nothing", "preload"):
+        bench.folder = os.path.join(folder, bench.beneath)
+        os.mkdir(bench.folder)
+        before = len(bench.programs)
+        programs(bench)
+        outcomes[bench.beneath] = [outcome(program) for program in bench.programs[before:]]
+    bench.folder = folder
+    expect(any("exit status 0" in one for one in outcomes["nothing"]), "no program was compared")
+    expect(outcomes["nothing"] == outcomes["preload"],
+           f"without the preload {outcomes['nothing']}, with it {outcomes['preload']}")
 
 
 def costs(output):

@@ -22,6 +22,12 @@ DIFFERENCES = {
         ('send(pair.server, "!", 1, MSG_OOB): 1',
          'send(pair.server, "!", 1, MSG_OOB): -1 EOPNOTSUPP',
          "the rsockets protocol has no urgent octet")],
+    "octets.zero_copy": [
+        (f"setsockopt({fd}, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on): 0",
+         f"setsockopt({fd}, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on): -1 EOPNOTSUPP",
+         "there is no error queue to say that the octets are free again")
+        if not value else ("on: 1", "on: 0", "")
+        for fd in ("pair.client", "fresh") for value in (False, True)],
     "processes.passing_a_descriptor": [
         ("sendmsg(pair.client, &message, 0): 1", "sendmsg(pair.client, &message, 0): -1 EINVAL",
          "TCP sends the octets and drops the descriptor in silence"),

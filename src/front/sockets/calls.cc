@@ -12,6 +12,8 @@
 #include "front/sockets/addresses.h"
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/mutex.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/service.h"
 
 namespace weft::sockets {
@@ -42,6 +44,7 @@ void inherit_options(Socket& listener, Socket& connection) {
   connection.set_abortive(listener.is_abortive());
   std::scoped_lock lock(listener.options_mutex, connection.options_mutex);
   connection.options = listener.options;
+  connection.options.erase({SOL_SOCKET, SO_PRIORITY});  // the kernel gives this one to none
 }
 
 struct AtExit {
@@ -61,6 +64,8 @@ FdTable<Socket>& sockets() {
 }
 
 void leave() {
+  // A handler in the midst of a call: what that has nobody gives back, so all ends as it stands.
+  if (mutexes_held != 0) return;
   constexpr auto kPatience = std::chrono::seconds(10);
   Service* service = Service::existing();
   if (service == nullptr) return;
@@ -69,7 +74,7 @@ void leave() {
   service->drain(kPatience);
 }
 
-int enter(const SocketPtr& socket, int flags, int fd) {
+int enter(const SocketPtr& socket, int flags, int fd) try {
   auto made = socket->open_descriptor(flags);
   if (!made) return fail(made);
   int number = *made;
@@ -90,9 +95,11 @@ int enter(const SocketPtr& socket, int flags, int fd) {
   }
   static const AtExit at_exit;
   return number;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int new_socket(int domain, int type, int protocol) {
+int new_socket(int domain, int type, int protocol) try {
   const int flags = type & (SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (domain != AF_INET && domain != AF_INET6) return fail(EAFNOSUPPORT);
   // Datagrams need a QP type that iWARP does not have.
@@ -100,23 +107,29 @@ int new_socket(int domain, int type, int protocol) {
   if (protocol != 0 && protocol != IPPROTO_TCP) return fail(EPROTONOSUPPORT);
   if (auto service = Service::get(); !service) return fail(service);
   return enter(std::make_shared<Socket>(domain), flags);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int bind(Socket& socket, const sockaddr* address, socklen_t octets) {
+int bind(Socket& socket, const sockaddr* address, socklen_t octets) try {
   if (is_disowned(socket)) return fail(EBADF);
   if (address == nullptr) return fail(EFAULT);
   if (octets < octets_of(address->sa_family)) return fail(EINVAL);
   auto bound = socket.bind(*address);
   return bound ? 0 : fail(bound);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int listen(Socket& socket, int backlog) {
+int listen(Socket& socket, int backlog) try {
   if (is_disowned(socket)) return fail(EBADF);
   auto listening = socket.listen(backlog);
   return listening ? 0 : fail(listening);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) {
+int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) try {
   if (is_disowned(socket)) return fail(EBADF);
   if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return fail(EINVAL);
   if (address != nullptr && octets == nullptr) return fail(EFAULT);
@@ -125,7 +138,10 @@ int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) {
     return accept_handed(socket.any_number(), address, octets, flags);
   }
   if (!connection) return fail(connection);
-  inherit_options(socket, **connection);
+  if (!attempt([&] { inherit_options(socket, **connection); })) {
+    socket.put_back(std::move(*connection));
+    return no_memory();
+  }
   if (address != nullptr) static_cast<void>((*connection)->peer_address(address, octets));
   const int fd = enter(*connection, flags);
   if (fd < 0) {
@@ -134,30 +150,39 @@ int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) {
     return fail(code);
   }
   return fd;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int connect(Socket& socket, const sockaddr* address, socklen_t octets) {
+int connect(Socket& socket, const sockaddr* address, socklen_t octets) try {
   if (is_disowned(socket)) return fail(EBADF);
   if (address == nullptr) return fail(EFAULT);
   if (octets < octets_of(address->sa_family)) return fail(EINVAL);
   auto connected = socket.connect(*address, is_blocking(socket, 0));
   return connected ? 0 : fail(connected);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) {
+ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) try {
   if (is_disowned(socket)) return fail(EBADF);
   if ((flags & MSG_OOB) != 0) return fail(EOPNOTSUPP);
   auto sent = socket.send(Cursor({vector, count}), flags, is_blocking(socket, flags));
   if (sent) return static_cast<ssize_t>(*sent);
   return fail(sent);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-ssize_t receive(Socket& socket, const iovec* vector, std::size_t count, int flags) {
+ssize_t receive(Socket& socket, const iovec* vector, std::size_t count, int flags) try {
   if (is_disowned(socket)) return fail(EBADF);
+  if ((flags & MSG_ERRQUEUE) != 0) return fail(EAGAIN);  // it is always empty
   if ((flags & MSG_OOB) != 0) return fail(EINVAL);
   auto received = socket.receive(Cursor({vector, count}), flags, is_blocking(socket, flags));
   if (received) return static_cast<ssize_t>(*received);
   return fail(received);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 ssize_t receive_message(Socket& socket, msghdr* message, int flags) {
@@ -179,13 +204,15 @@ ssize_t send_message(Socket& socket, const msghdr* message, int flags) {
   return send(socket, message->msg_iov, message->msg_iovlen, flags);
 }
 
-int shutdown(Socket& socket, int how) {
+int shutdown(Socket& socket, int how) try {
   if (is_disowned(socket)) return fail(EBADF);
   auto done = socket.shutdown(how);
   return done ? 0 : fail(done);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int close(int fd, const SocketPtr& socket, bool linger) {
+int close(int fd, const SocketPtr& socket, bool linger) try {
   // In this order: the number may be given out again as soon as the kernel has it back.
   sockets().take(fd);
   const bool owned = !is_disowned(*socket);
@@ -194,31 +221,42 @@ int close(int fd, const SocketPtr& socket, bool linger) {
   const int result = kernel::close(fd);
   if (last && !socket->hand_over()) socket->close(linger);
   return result;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int local_name(Socket& socket, sockaddr* address, socklen_t* octets) {
+int local_name(Socket& socket, sockaddr* address, socklen_t* octets) try {
   if (is_disowned(socket)) return fail(EBADF);
   if (address == nullptr || octets == nullptr) return fail(EFAULT);
   auto named = socket.local_address(address, octets);
   return named ? 0 : fail(named);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int peer_name(Socket& socket, sockaddr* address, socklen_t* octets) {
+int peer_name(Socket& socket, sockaddr* address, socklen_t* octets) try {
   if (is_disowned(socket)) return fail(EBADF);
   if (address == nullptr || octets == nullptr) return fail(EFAULT);
   auto named = socket.peer_address(address, octets);
   return named ? 0 : fail(named);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int control(int fd, Socket& socket, int command, long argument) {
+int control(int fd, Socket& socket, int command, long argument) try {
   const int result = kernel::fcntl(fd, command, argument);
   if (result < 0) return result;
   if (command == F_SETFL) socket.nonblocking = (argument & O_NONBLOCK) != 0;
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
-    socket.add_number(result);
+    if (!attempt([&] { socket.add_number(result); })) {
+      kernel::close(result);
+      return no_memory();
+    }
     sockets().set(result, socket.shared_from_this());
   }
   return result;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 }  // namespace weft::sockets

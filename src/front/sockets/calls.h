@@ -45,6 +45,9 @@ int local_name(Socket& socket, sockaddr* address, socklen_t* octets);
 int peer_name(Socket& socket, sockaddr* address, socklen_t* octets);
 int set_option(Socket& socket, int level, int name, const void* value, socklen_t octets);
 int get_option(Socket& socket, int level, int name, void* value, socklen_t* octets);
+/// What the program set on a TCP socket that is neither connected nor listening holds for `to`,
+/// which is fresh. False, and errno: no descriptor to find out with.
+bool carry_options(int from, Socket& to);
 /// fcntl on a number of a socket; the argument is a number or a pointer.
 int control(int fd, Socket& socket, int command, long argument);
 

@@ -9,6 +9,7 @@
 
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/no_signals.h"
 #include "front/sockets/service.h"
 #include "front/sockets/socket_wait.h"
@@ -19,8 +20,6 @@ namespace {
 /// A thread that has woken so often for sockets of other sets, one after the other, leaves serving
 /// to who comes next.
 constexpr unsigned kForOthersMax = 8;
-/// Beyond what the clock can count to.
-constexpr time_t kForEverS = 1'000'000'000;
 
 /// The service that the calling thread serves for. A handler that jumps out of the sleep leaves it
 /// set: then that turn ends with the thread's next.
@@ -63,14 +62,10 @@ void end_jumped_turn() {
 }
 
 std::optional<int> epoll_wait(int epoll, epoll_event* events, int count, const timespec* wait,
-                              const sigset_t* mask) {
+                              const sigset_t* mask) try {
   Service* service = Service::existing();
   if (service == nullptr) return {};
-  Deadline deadline;
-  if (wait != nullptr && wait->tv_sec < kForEverS) {
-    deadline =
-        Clock::now() + std::chrono::seconds(wait->tv_sec) + std::chrono::nanoseconds(wait->tv_nsec);
-  }
+  const Deadline deadline = deadline_after(wait);
   int found = kernel::epoll_wait(epoll, events, count, 0);
   if (found != 0) return found;
   Turn turn(*service);
@@ -101,6 +96,8 @@ std::optional<int> epoll_wait(int epoll, epoll_event* events, int count, const t
   }
   Turn::end();
   return wait_as_others(epoll, events, count, deadline, mask != nullptr ? mask : &none.before());
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 }  // namespace weft::sockets

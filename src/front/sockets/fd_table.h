@@ -8,7 +8,12 @@
 #include <mutex>
 #include <utility>
 
+#include "front/sockets/mutex.h"
+
 namespace weft::sockets {
+
+/// Numbers from here on have no place in a table.
+inline constexpr int kNumbersMax = 1024 * 1024;
 
 /// Any thread. Look-ups of numbers that are not there take no lock. Lives for ever: never
 /// destroyed, so that calls of a program's last moments find it.
@@ -52,6 +57,22 @@ class FdTable {
     return before;
   }
 
+  /// Takes `object` out of the number, where it still is, and calls `act()`. Who closes the number
+  /// takes it out first, so meanwhile it is open.
+  template <typename Act>
+  bool take_from(int fd, const Pointer& object, Act act) {
+    Pointer before;  // goes without the mutex
+    Entry* entry = at(fd);
+    if (entry == nullptr) return false;
+    std::lock_guard lock(mutex_of(fd));
+    if (entry->object != object) return false;
+    std::swap(entry->object, before);
+    entry->used.store(false, std::memory_order_release);
+    generation_.fetch_add(1, std::memory_order_release);
+    act();
+    return true;
+  }
+
   /// Calls visit(fd, object) for all there are, one after the other.
   template <typename Visit>
   void for_each(Visit visit) {
@@ -68,14 +89,14 @@ class FdTable {
 
   // Across a fork, so that the child's table is of a moment when nobody was in it.
   void lock_all() {
-    for (std::mutex& mutex : mutexes_) mutex.lock();
+    for (Mutex& mutex : mutexes_) mutex.lock();
   }
   void unlock_all() {
-    for (std::mutex& mutex : mutexes_) mutex.unlock();
+    for (Mutex& mutex : mutexes_) mutex.unlock();
   }
 
  private:
-  static constexpr int kChunk = 1024, kChunks = 1024, kMutexes = 16;
+  static constexpr int kChunk = 1024, kChunks = kNumbersMax / kChunk, kMutexes = 16;
 
   struct Entry {
     std::atomic<bool> used{false};
@@ -83,7 +104,7 @@ class FdTable {
   };
   using Chunk = std::array<Entry, kChunk>;
 
-  std::mutex& mutex_of(int fd) { return mutexes_[static_cast<unsigned>(fd % kMutexes)]; }
+  Mutex& mutex_of(int fd) { return mutexes_[static_cast<unsigned>(fd % kMutexes)]; }
 
   Entry* at(int fd) const {
     if (fd < 0 || fd >= kChunk * kChunks) return nullptr;
@@ -105,7 +126,7 @@ class FdTable {
 
   std::array<std::atomic<Chunk*>, kChunks> chunks_{};
   std::atomic<std::uint64_t> generation_{0};
-  std::array<std::mutex, kMutexes> mutexes_;
+  std::array<Mutex, kMutexes> mutexes_;
 };
 
 }  // namespace weft::sockets

@@ -12,6 +12,7 @@
 #include "front/sockets/addresses.h"
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 
 namespace weft::sockets {
 namespace {
@@ -149,7 +150,7 @@ SocketPtr adopt(int fd) {
   return sockets().set(fd, socket) ? socket : nullptr;
 }
 
-int accept_handed(int listener, sockaddr* address, socklen_t* octets, int flags) {
+int accept_handed(int listener, sockaddr* address, socklen_t* octets, int flags) try {
   if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return errno = EINVAL, -1;
   const int fd = take_handed(listener, (flags & SOCK_CLOEXEC) != 0);
   if (fd < 0) return -1;
@@ -159,6 +160,8 @@ int accept_handed(int listener, sockaddr* address, socklen_t* octets, int flags)
     give(socket != nullptr ? socket->settled_name(true) : sockaddr_storage{}, address, octets);
   }
   return fd;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 }  // namespace weft::sockets

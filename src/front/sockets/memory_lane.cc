@@ -50,7 +50,7 @@ int VerbsLane::transfer(bool reads, std::span<const Piece> pieces, std::uint64_t
     for (const Piece& piece : part) address += piece.octets;
   }
   ibv_send_wr* bad = nullptr;
-  const int code = ibv_post_send(id_.qp, requests.data(), &bad);
+  const int code = post(requests.front(), bad);
   if (code == 0 || bad == requests.data()) return code;
   // Some of it is posted: it has to end, and only the end of the queue pair ends it.
   abort();

@@ -14,7 +14,7 @@ namespace {
 
 /// One message of this size in the smallest send buffer leaves the socket not writable.
 constexpr std::size_t kFillOctets = 2048;
-/// More octets than these say nothing that fewer do not.
+/// So many lie there at most.
 constexpr unsigned kOctetsMax = 16;
 
 /// Our ends, by their numbers. A child closes its copies: while one is open, wherever, whoever has
@@ -72,7 +72,7 @@ Result<int> Mirror::open(int flags) {
   kernel::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &smallest, sizeof smallest);
   if ((flags & SOCK_CLOEXEC) == 0) kernel::fcntl(ends[0], F_SETFD, 0);
   if ((flags & SOCK_NONBLOCK) != 0) kernel::fcntl(ends[0], F_SETFL, O_RDWR | O_NONBLOCK);
-  far_ = ends[1];
+  far_ = kernel::out_of_the_way(ends[1]);
   far_ends.set(far_, true);
   return ends[0];
 }
@@ -95,9 +95,15 @@ void Mirror::show_readable(int near, bool readable) {
   octets_ = 0;
 }
 
-void Mirror::show_more(int) {
-  if (far_ < 0 || octets_ == kOctetsMax || ended_) return;
+void Mirror::show_more(int near) {
+  if (far_ < 0 || ended_) return;
   ++changes_;
+  if (octets_ == kOctetsMax) {
+    // It is the arrival of one that tells. One stays, so that it is readable all the time.
+    std::array<char, kOctetsMax - 1> octets;
+    kernel::recv(near, octets.data(), octets.size(), MSG_DONTWAIT);
+    octets_ = 1;
+  }
   if (kernel::send(far_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) ++octets_;
 }
 
@@ -131,6 +137,11 @@ bool Mirror::is_abandoned() const {
   pollfd fd{far_, 0, 0};
   const timespec at_once{};
   return kernel::ppoll(&fd, 1, &at_once) != 0 && (fd.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+bool Mirror::has_legacy() const {
+  char octet = 0;
+  return far_ >= 0 && kernel::recv(far_, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 void Mirror::show_end() {

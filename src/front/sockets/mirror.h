@@ -44,6 +44,8 @@ class Mirror {
   bool is_readable(int near) const;
   /// Nobody has the program's end open.
   bool is_abandoned() const;
+  /// Whoever had it left octets.
+  bool has_legacy() const;
   int far() const { return far_; }
   /// Counts how often it came to show something else.
   unsigned changes() const { return changes_; }

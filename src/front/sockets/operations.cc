@@ -86,10 +86,12 @@ Result<void> Operations::post_send(std::span<const iovec> local, std::uint64_t c
   if (open_ == open_max_) return Error{EAGAIN, "as many operations are open as may be"};
   Gathered gathered;
   if (auto all = gather(local, 0, gathered); !all) return all;
+  // First what may fail.
+  sends_.push_back({context, gathered.octets, send_octets_ + gathered.octets, gathered.pieces,
+                    gathered.count, 0});
   ++sends_posted_;
   send_octets_ += gathered.octets;
   for (std::uint32_t i = 0; i < gathered.count; ++i) gathered.regions[i]->last_send = sends_posted_;
-  sends_.push_back({context, gathered.octets, send_octets_, gathered.pieces, gathered.count, 0});
   ++open_;
   return {};
 }

@@ -10,9 +10,12 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 
 namespace weft::sockets {
 namespace {
@@ -38,6 +41,7 @@ class Judge {
   Judge(const Judge&) = delete;
   Judge& operator=(const Judge&) = delete;
   int fd() const { return fd_; }
+  bool is_there() const { return fd_ >= 0; }
 
  private:
   int fd_;
@@ -67,11 +71,13 @@ int set_timeout(Socket& socket, bool receiving, const void* value, socklen_t oct
   if (value == nullptr || octets < sizeof limit) return fail(EINVAL);
   std::memcpy(&limit, value, sizeof limit);
   if (limit.tv_usec < 0 || limit.tv_usec >= 1'000'000) return fail(EDOM);
-  if (limit.tv_sec == 0 && limit.tv_usec == 0) {
+  if ((limit.tv_sec == 0 && limit.tv_usec == 0) || limit.tv_sec >= kForEverS) {
     socket.set_timeouts(receiving, {});
+  } else if (limit.tv_sec < 0) {
+    socket.set_timeouts(receiving, Clock::duration::zero());
   } else {
-    socket.set_timeouts(receiving, std::chrono::seconds(std::max<time_t>(limit.tv_sec, 0)) +
-                                       std::chrono::microseconds(limit.tv_usec));
+    socket.set_timeouts(
+        receiving, std::chrono::seconds(limit.tv_sec) + std::chrono::microseconds(limit.tv_usec));
   }
   return 0;
 }
@@ -111,6 +117,84 @@ int recall(Socket& socket, int level, int name, void* value, socklen_t* octets) 
   }
   const Judge judge(socket.family());
   return kernel::getsockopt(judge.fd(), level, name, value, octets);
+}
+
+using Value = std::vector<std::uint8_t>;
+
+/// As the kernel says it; empty: it does not.
+Value value_of(int fd, int level, int name) {
+  Value value(kOptionOctetsMax);
+  auto size = static_cast<socklen_t>(value.size());
+  if (kernel::getsockopt(fd, level, name, value.data(), &size) != 0) size = 0;
+  value.resize(size);
+  return value;
+}
+
+/// All that a program may set on a TCP socket and read again.
+constexpr std::pair<int, int> kCarried[] = {
+    {SOL_SOCKET, SO_BINDTODEVICE},
+    {SOL_SOCKET, SO_BROADCAST},
+    {SOL_SOCKET, SO_BUSY_POLL},
+    {SOL_SOCKET, SO_DEBUG},
+    {SOL_SOCKET, SO_DONTROUTE},
+    {SOL_SOCKET, SO_KEEPALIVE},
+    {SOL_SOCKET, SO_LINGER},
+    {SOL_SOCKET, SO_MARK},
+    {SOL_SOCKET, SO_MAX_PACING_RATE},
+    {SOL_SOCKET, SO_OOBINLINE},
+    {SOL_SOCKET, SO_PRIORITY},
+    {SOL_SOCKET, SO_RCVBUF},
+    {SOL_SOCKET, SO_RCVLOWAT},
+    {SOL_SOCKET, SO_RCVTIMEO},
+    {SOL_SOCKET, SO_REUSEADDR},
+    {SOL_SOCKET, SO_REUSEPORT},
+    {SOL_SOCKET, SO_SNDBUF},
+    {SOL_SOCKET, SO_SNDTIMEO},
+    {SOL_SOCKET, SO_TIMESTAMP},
+    {SOL_SOCKET, SO_TIMESTAMPNS},
+    {IPPROTO_TCP, TCP_CONGESTION},
+    {IPPROTO_TCP, TCP_CORK},
+    {IPPROTO_TCP, TCP_DEFER_ACCEPT},
+    {IPPROTO_TCP, TCP_FASTOPEN},
+    {IPPROTO_TCP, TCP_FASTOPEN_CONNECT},
+    {IPPROTO_TCP, TCP_KEEPCNT},
+    {IPPROTO_TCP, TCP_KEEPIDLE},
+    {IPPROTO_TCP, TCP_KEEPINTVL},
+    {IPPROTO_TCP, TCP_LINGER2},
+    {IPPROTO_TCP, TCP_MAXSEG},
+    {IPPROTO_TCP, TCP_NODELAY},
+    {IPPROTO_TCP, TCP_NOTSENT_LOWAT},
+    {IPPROTO_TCP, TCP_QUICKACK},
+    {IPPROTO_TCP, TCP_SAVE_SYN},
+    {IPPROTO_TCP, TCP_SYNCNT},
+    {IPPROTO_TCP, TCP_USER_TIMEOUT},
+    {IPPROTO_TCP, TCP_WINDOW_CLAMP},
+    {IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT},
+    {IPPROTO_IP, IP_FREEBIND},
+    {IPPROTO_IP, IP_MTU_DISCOVER},
+    {IPPROTO_IP, IP_RECVERR},
+    {IPPROTO_IP, IP_TOS},
+    {IPPROTO_IP, IP_TRANSPARENT},
+    {IPPROTO_IP, IP_TTL},
+    {IPPROTO_IPV6, IPV6_MTU_DISCOVER},
+    {IPPROTO_IPV6, IPV6_RECVERR},
+    {IPPROTO_IPV6, IPV6_TCLASS},
+    {IPPROTO_IPV6, IPV6_UNICAST_HOPS},
+    {IPPROTO_IPV6, IPV6_V6ONLY},
+};
+
+/// Does what an option is for, if that is something here. The kernel tells twice the size that was
+/// set.
+void carry(Socket& to, int level, int name, const Value& value) {
+  const auto octets = static_cast<socklen_t>(value.size());
+  const int told = number(value.data(), octets).value_or(0);
+  if (level == SOL_SOCKET && name == SO_SNDBUF) to.size().send_octets = ring_octets(told / 2);
+  if (level == SOL_SOCKET && name == SO_RCVBUF) to.size().receive_octets = ring_octets(told / 2);
+  if (level == SOL_SOCKET && (name == SO_LINGER || name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
+    set_option(to, level, name, value.data(), octets);
+  }
+  std::lock_guard lock(to.options_mutex);
+  to.options[{level, name}] = value;
 }
 
 std::uint8_t tcp_state(Socket::State state) {
@@ -164,7 +248,7 @@ int get_rdma_option(Socket& socket, int name, void* value, socklen_t* octets) {
 
 }  // namespace
 
-int set_option(Socket& socket, int level, int name, const void* value, socklen_t octets) {
+int set_option(Socket& socket, int level, int name, const void* value, socklen_t octets) try {
   const auto given = number(value, octets);
   if (level == SOL_RDMA) {
     if (!given) return fail(EINVAL);
@@ -183,6 +267,8 @@ int set_option(Socket& socket, int level, int name, const void* value, socklen_t
       case SO_SNDBUF:
         if (given) socket.size().send_octets = ring_octets(*given);
         break;
+      case SO_ZEROCOPY:
+        return fail(EOPNOTSUPP);  // who sends so waits to be told in the error queue
       case SO_LINGER: {
         linger wanted{};
         if (value == nullptr || octets < sizeof wanted) return fail(EINVAL);
@@ -199,9 +285,11 @@ int set_option(Socket& socket, int level, int name, const void* value, socklen_t
     socket.set_v6_only(*given != 0);
   }
   return keep(socket, level, name, value, octets);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int get_option(Socket& socket, int level, int name, void* value, socklen_t* octets) {
+int get_option(Socket& socket, int level, int name, void* value, socklen_t* octets) try {
   if (value == nullptr || octets == nullptr) return fail(EFAULT);
   if (level == SOL_RDMA) return get_rdma_option(socket, name, value, octets);
   if (level == SOL_SOCKET) {
@@ -224,6 +312,20 @@ int get_option(Socket& socket, int level, int name, void* value, socklen_t* octe
     *static_cast<std::uint8_t*>(value) = tcp_state(socket.state());
   }
   return result;
+} catch (const std::exception&) {
+  return no_memory();
+}
+
+bool carry_options(int from, Socket& to) {
+  const Judge fresh(to.family());
+  if (!fresh.is_there()) return false;
+  for (const auto& [level, name] : kCarried) {
+    const Value value = value_of(from, level, name);
+    if (!value.empty() && value != value_of(fresh.fd(), level, name)) carry(to, level, name, value);
+  }
+  const Value only = value_of(from, IPPROTO_IPV6, IPV6_V6ONLY);
+  to.set_v6_only(number(only.data(), static_cast<socklen_t>(only.size())).value_or(0) != 0);
+  return true;
 }
 
 }  // namespace weft::sockets

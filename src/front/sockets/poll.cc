@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <memory_resource>
 #include <vector>
 
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/socket_wait.h"
 
 namespace weft::sockets {
@@ -20,40 +23,78 @@ struct Polled {
   bool waits = false;
 };
 
-/// The events of ours that hold now, after asking the device if it `drives`; how many descriptors
-/// have some.
-int look(const std::vector<Polled>& polled, pollfd* fds, bool drives) {
+using PolledList = std::pmr::vector<Polled>;
+using PollfdList = std::pmr::vector<pollfd>;
+
+/// Room on the stack for what a call needs of a handful of descriptors; for more there is the heap.
+class Room {
+ public:
+  std::pmr::memory_resource* pool() { return &pool_; }
+
+ private:
+  std::array<std::byte, 2048> octets_;
+  std::pmr::monotonic_buffer_resource pool_{octets_.data(), octets_.size()};
+};
+
+/// While some socket is ready, the others' connections are driven this often: a program that always
+/// has something to do asks far more often than anything else arrives.
+constexpr auto kOften = std::chrono::microseconds(50);
+constexpr auto kNever = Clock::duration::max();
+
+/// The events of ours that hold now; how many descriptors have some. Who was driven less than `age`
+/// ago is not driven now.
+int look(const PolledList& polled, pollfd* fds, Clock::time_point now, Clock::duration age) {
   int ready = 0;
   for (const Polled& one : polled) {
-    fds[one.at].revents = one.socket->poll_events(fds[one.at].events, drives);
+    fds[one.at].revents = one.socket->poll_events(fds[one.at].events, now, age);
     if (fds[one.at].revents != 0) ++ready;
   }
   return ready;
 }
 
-void end_waits(std::vector<Polled>& polled, const std::vector<pollfd>& waited, int wake_fd) {
+/// The same, and before it says that there is none, all are driven.
+int look(const PolledList& polled, pollfd* fds) {
+  const auto now = Clock::now();
+  if (const int ready = look(polled, fds, now, kOften); ready != 0) return ready;
+  return look(polled, fds, now, Clock::duration(1));
+}
+
+/// One of them fell back to TCP, under the same number.
+bool has_moved(const PolledList& polled) {
+  return std::any_of(polled.begin(), polled.end(),
+                     [](const Polled& one) { return one.socket->has_moved(); });
+}
+
+void end_waits(PolledList& polled, const PollfdList& waited, int wake_fd) {
   for (Polled& one : polled) {
     if (!std::exchange(one.waits, false)) continue;
-    one.socket->end_wait(wake_fd, (waited[one.at].revents & POLLIN) != 0);
+    const bool readable = (waited[one.at].revents & POLLIN) != 0;
+    attempt([&] { one.socket->end_wait(wake_fd, readable); });
   }
 }
 
+/// Whatever ends the call ends its waits.
+struct EndOfWaits {
+  PolledList& polled;
+  const PollfdList& waited;
+  int wake_fd;
+  ~EndOfWaits() { end_waits(polled, waited, wake_fd); }
+};
+
 /// What the kernel waits for: the others as they are, ours by what wakes us, and our wake fd last.
-std::vector<pollfd> begin_waits(std::vector<Polled>& polled, const pollfd* fds, nfds_t count,
-                                int wake_fd) {
-  std::vector<pollfd> waited(fds, fds + count);
+void begin_waits(PolledList& polled, PollfdList& waited, int wake_fd) {
   for (Polled& one : polled) {
     waited[one.at] = {one.socket->begin_wait(wake_fd), POLLIN, 0};
     one.waits = true;
   }
   waited.push_back({wake_fd, POLLIN, 0});
-  return waited;
 }
 
 }  // namespace
 
-int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
-  std::vector<Polled> polled;
+int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) try {
+  Room room_of_lists;
+  PolledList polled(room_of_lists.pool());
   for (nfds_t i = 0; i < count; ++i) {
     if (auto socket = sockets().find(fds[i].fd);
         socket != nullptr && socket->made_in == fork_generation()) {
@@ -61,35 +102,41 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
     }
   }
   if (polled.empty()) return kernel::ppoll(fds, count, wait, mask);
+  if (wait != nullptr && !is_time(*wait)) {
+    errno = EINVAL;
+    return -1;
+  }
   const auto wake_fd = own_wake_fd();
   if (!wake_fd) {
     errno = ENOMEM;
     return -1;
   }
-  Deadline deadline;
-  if (wait != nullptr) {
-    deadline =
-        Clock::now() + std::chrono::seconds(wait->tv_sec) + std::chrono::nanoseconds(wait->tv_nsec);
-  }
+  const Deadline deadline = deadline_after(wait);
+  PollfdList waited(room_of_lists.pool());
   for (bool first = true;; first = false) {
     // Ours are ready: the others are asked without waiting.
-    int ready = look(polled, fds, true);
+    int ready = look(polled, fds);
     // Nobody else can end this wait: what comes soon is worth looking for.
     if (ready == 0 && first && polled.size() == count) {
-      look_for(deadline, [&] { return (ready = look(polled, fds, true)) != 0; });
+      look_for(deadline, [&] { return (ready = look(polled, fds)) != 0; });
     }
     if (ready != 0 && polled.size() == count) return ready;
-    std::vector<pollfd> waited;
+    const EndOfWaits end{polled, waited, *wake_fd};
     timespec room{};
     const timespec* rest = &room;
+    waited.reserve(count + 1);
+    waited.assign(fds, fds + count);
     if (ready == 0) {
-      waited = begin_waits(polled, fds, count, *wake_fd);
-      ready = look(polled, fds, false);  // what came before its channel was armed
+      begin_waits(polled, waited, *wake_fd);
+      if (has_moved(polled)) {
+        end_waits(polled, waited, *wake_fd);
+        return poll(fds, count, remaining(deadline, room), mask);
+      }
+      ready = look(polled, fds, {}, kNever);  // what came before its channel was armed
       if (ready == 0 && !(first && deadline && *deadline <= Clock::now())) {
         rest = remaining(deadline, room);
       }
     } else {
-      waited.assign(fds, fds + count);
       for (const Polled& one : polled) waited[one.at].fd = -1;
     }
     const bool completes = std::any_of(polled.begin(), polled.end(),
@@ -102,7 +149,7 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
       errno = code;
       return -1;
     }
-    ready = look(polled, fds, true);
+    ready = look(polled, fds);
     for (nfds_t i = 0, next = 0; i < count; ++i) {
       if (next < polled.size() && polled[next].at == i) {
         ++next;
@@ -113,15 +160,18 @@ int poll(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) 
     }
     if (ready != 0 || (deadline && *deadline <= Clock::now())) return ready;
   }
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, timespec* wait,
-           const sigset_t* mask) {
-  if (count < 0) {
+           const sigset_t* mask) try {
+  if (count < 0 || (wait != nullptr && !is_time(*wait))) {
     errno = EINVAL;
     return -1;
   }
-  std::vector<pollfd> fds;
+  Room room_of_lists;
+  PollfdList fds(room_of_lists.pool());
   const auto in = [](int fd, const fd_set* set) { return set != nullptr && FD_ISSET(fd, set); };
   for (int fd = 0; fd < count && fd < FD_SETSIZE; ++fd) {
     int events = 0;
@@ -130,14 +180,9 @@ int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, t
     if (in(fd, exceptional)) events |= POLLPRI;
     if (events != 0) fds.push_back({fd, static_cast<short>(events), 0});
   }
-  const auto start = Clock::now();
+  const Deadline deadline = deadline_after(wait);
   const int found = poll(fds.data(), fds.size(), wait, mask);
-  if (wait != nullptr) {
-    timespec room{};
-    *wait = *remaining(Deadline(start + std::chrono::seconds(wait->tv_sec) +
-                                std::chrono::nanoseconds(wait->tv_nsec)),
-                       room);
-  }
+  if (deadline) remaining(deadline, *wait);
   if (found < 0) return -1;
   int ready = 0;
   for (const pollfd& one : fds) {
@@ -158,6 +203,8 @@ int select(int count, fd_set* readable, fd_set* writable, fd_set* exceptional, t
     answer(exceptional, POLLPRI);
   }
   return ready;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 }  // namespace weft::sockets

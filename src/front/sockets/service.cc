@@ -8,8 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/no_signals.h"
 
 namespace weft::sockets {
@@ -26,9 +28,28 @@ constexpr int kStandBackMs = 1;
 /// Marks the far end of a socket that was handed over.
 constexpr std::uint64_t kRelay = std::uint64_t{1} << 63;
 
-std::mutex making;
+Mutex making;
 Service* instance = nullptr;  // with making held
 unsigned instance_made_in = 0;
+
+/// What a socket cannot do for want of memory ends its connection, and no other.
+template <typename Do>
+void handle(Socket& socket, Do what) {
+  if (!attempt(what)) attempt([&] { socket.handle_shortage(); });
+}
+
+/// Room for `count` more of them.
+template <typename T>
+void reserve_more(std::vector<T>& list, std::size_t count) {
+  const std::size_t needed = list.size() + count;
+  if (needed > list.capacity()) list.reserve(2 * needed);
+}
+
+/// Another thread may hold it across a fork, and what it was making stays behind: the child begins
+/// with a new one. Taking it before the fork would have it wait for locks of the verbs that whoever
+/// holds it may want.
+[[maybe_unused]] const int registered =
+    pthread_atfork(nullptr, nullptr, [] { new (&making) Mutex; });
 
 }  // namespace
 
@@ -91,7 +112,7 @@ void Service::run() {
   std::array<epoll_event, 64> events;
   for (;;) {
     int timeout_ms = stand_back_ms();
-    bool keeps_time = connecting > 0;
+    bool keeps_time = connecting > 0 || !delayed_.empty();
     {
       std::lock_guard lock(mutex_);
       keeps_time = keeps_time || !dying_.empty();
@@ -109,11 +130,12 @@ void Service::run() {
       } else if ((what & kRelay) != 0) {
         handle_relay(what & ~kRelay);
       } else if (const SocketPtr socket = find_watched(what & ~kItself); socket != nullptr) {
-        socket->handle_completions(true);
+        handle(*socket, [&] { socket->handle_completions(true); });
       }
     }
     if (count == 0 && keeps_time) handle_connection_events();
-    sweep();
+    handle_delayed();
+    attempt([this] { sweep(); });
   }
 }
 
@@ -139,17 +161,18 @@ void Service::handle_event(rdma_cm_event& event) {
   copy.status = event.status;
   if (event.param.conn.private_data != nullptr) {
     const auto* data = static_cast<const std::uint8_t*>(event.param.conn.private_data);
-    copy.private_data.assign(data, data + event.param.conn.private_data_len);
+    copy.private_count = event.param.conn.private_data_len;
+    std::copy_n(data, copy.private_count, copy.private_octets.begin());
   }
   rdma_cm_id* id = event.id;
   const bool is_request = event.event == RDMA_CM_EVENT_CONNECT_REQUEST;
   const SocketPtr socket = find(is_request ? event.listen_id : id);
   rdma_ack_cm_event(&event);
   if (!is_request) {
-    if (socket != nullptr) socket->handle_event(copy);
+    if (socket != nullptr) handle(*socket, [&] { socket->handle_event(copy); });
     return;
   }
-  if (socket != nullptr && socket->handle_request(id, copy.private_data)) return;
+  if (socket != nullptr && socket->handle_request(id, copy.private_data())) return;
   rdma_reject(id, kRefusal.data(), static_cast<std::uint8_t>(kRefusal.size()));
   rdma_destroy_id(id);
 }
@@ -161,7 +184,21 @@ SocketPtr Service::find_watched(std::uint64_t number) {
 }
 
 void Service::handle_relay(std::uint64_t number) {
-  if (const SocketPtr socket = find_watched(number); socket != nullptr) socket->handle_relay();
+  const SocketPtr socket = find_watched(number);
+  if (socket != nullptr) handle(*socket, [&] { socket->handle_relay(); });
+}
+
+void Service::try_again(const SocketPtr& socket) {
+  delayed_.push_back(socket);
+}
+
+/// Each may be delayed again.
+void Service::handle_delayed() {
+  for (const auto& one : std::exchange(delayed_, {})) {
+    if (const SocketPtr socket = one.lock(); socket != nullptr) {
+      handle(*socket, [&] { socket->handle_relay(); });
+    }
+  }
 }
 
 /// Any thread, several at once: what one takes the other does not find.
@@ -171,7 +208,8 @@ bool Service::serve() {
   bool shown = false;
   for (int i = 0; i < count; ++i) {
     const SocketPtr socket = find_watched(ready[static_cast<unsigned>(i)].data.u64);
-    if (socket != nullptr) shown = socket->handle_completions(false) || shown;
+    if (socket == nullptr) continue;
+    handle(*socket, [&] { shown = socket->handle_completions(false) || shown; });
   }
   // One of them may have been all that a closed socket waited for.
   if (count > 0 && has_dying_.load(std::memory_order_relaxed)) wake(wake_);
@@ -243,13 +281,22 @@ Result<rdma_cm_id*> Service::make_id(SocketPtr socket) {
   if (rdma_create_id(channel_, &id, nullptr, RDMA_PS_TCP) != 0) {
     return Error{errno, "no connection id"};
   }
-  adopt(id, std::move(socket));
-  return id;
+  if (attempt([&] { adopt(id, std::move(socket)); })) return id;
+  rdma_destroy_id(id);
+  return Error{ENOMEM, "no memory for a connection id"};
 }
 
 void Service::adopt(rdma_cm_id* id, SocketPtr socket) {
   std::lock_guard lock(mutex_);
+  // Its end is to need no memory.
+  reserve_more(dying_, ids_.size() + 1);
+  reserve_more(discarded_, ids_.size() + 1);
   ids_[id] = std::move(socket);
+}
+
+void Service::disown(rdma_cm_id* id) {
+  std::lock_guard lock(mutex_);
+  ids_.erase(id);
 }
 
 void Service::watch(const SocketPtr& socket, int event_fd, bool itself) {
@@ -326,8 +373,10 @@ void Service::sweep() {
   decltype(discarded_) discarded;
   {
     std::lock_guard lock(mutex_);
-    discarded.swap(discarded_);
     for (const Dying& dying : dying_) dying_sockets.push_back(dying.socket);
+    dead.reserve(dying_.size());
+    reserve_more(discarded, ids_.size());  // what is discarded next has room, too; the last to fail
+    discarded.swap(discarded_);
   }
   // They take their own mutex, which comes before ours.
   std::erase_if(dying_sockets, [](const SocketPtr& socket) { return !socket->finished(); });
@@ -363,13 +412,27 @@ void Service::forget(const SocketPtr& socket) {
   std::erase_if(ids_, [&](const auto& entry) { return entry.second == socket; });
 }
 
+bool Service::has_left_behind() {
+  std::vector<SocketPtr> watched;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& entry : watched_) watched.push_back(entry.second.lock());
+  }
+  // They take their own mutex, which comes before ours.
+  return std::any_of(watched.begin(), watched.end(), [](const SocketPtr& socket) {
+    return socket != nullptr && socket->is_left_behind();
+  });
+}
+
 void Service::drain(Clock::duration patience) {
   const auto last = Clock::now() + patience;
   for (;;) {
+    bool empty = !has_left_behind();
     {
       std::lock_guard lock(mutex_);
-      if (dying_.empty()) return;
+      empty = empty && dying_.empty();
     }
+    if (empty) return;
     if (Clock::now() > last) return;
     const timespec moment{0, 1'000'000};
     kernel::ppoll(nullptr, 0, &moment);

@@ -41,6 +41,8 @@ class Service {
   Result<rdma_cm_id*> make_id(SocketPtr socket);
   /// The same for an id that came with a request.
   void adopt(rdma_cm_id* id, SocketPtr socket);
+  /// Forgets an id that was adopted.
+  void disown(rdma_cm_id* id);
   /// Has the thread look after the socket's completions.
   /// `itself`: none of the program's does, whatever they wait for.
   void watch(const SocketPtr& socket, int event_fd, bool itself);
@@ -49,6 +51,8 @@ class Service {
   void watch_relay(const SocketPtr& socket, int far, std::uint32_t events, bool first);
   /// Does not look at the far end any more, until watch_relay.
   void ignore_relay(int far);
+  /// Its thread calls handle_relay() again, some moments later. Only from there.
+  void try_again(const SocketPtr& socket);
   /// More or fewer sockets whose octets the thread carries to other processes. While there are some
   /// it works for the device where it waits: nobody else waits for what comes to them.
   void count_relays(int more) { relays_ += more; }
@@ -62,7 +66,8 @@ class Service {
   /// device that runs in its program's calls (`--engine inline`) keeps time in no other way.
   static inline std::atomic<int> connecting{0};
 
-  /// At exit: until all that was closed has left, at most for `patience`.
+  /// At exit: until all that was closed has left, also by processes that have ended, at most for
+  /// `patience`.
   void drain(Clock::duration patience);
 
   /// The calling thread is about to wait: it serves the watched sockets until end_serving(). False:
@@ -89,9 +94,12 @@ class Service {
   void handle_connection_events();
   void handle_event(rdma_cm_event& event);
   void handle_relay(std::uint64_t number);
+  void handle_delayed();
   SocketPtr find_watched(std::uint64_t number);
   int stand_back_ms();
   void mute(bool on);
+  /// What a process wrote that has ended is still to be carried on.
+  bool has_left_behind();
   void sweep();
   SocketPtr find(rdma_cm_id* id);
   void forget(const SocketPtr& socket);
@@ -106,10 +114,11 @@ class Service {
   std::atomic<std::uint32_t> turns_{0};  ///< counts both
   std::atomic<bool> awaited_{false};     ///< the thread wants to be woken by end_serving()
   std::atomic<bool> muted_{false};       ///< changes with muting_ held
-  std::mutex muting_;
-  std::uint32_t turns_seen_ = 0;  ///< the thread's own
+  Mutex muting_;
+  std::uint32_t turns_seen_ = 0;                ///< the thread's own
+  std::vector<std::weak_ptr<Socket>> delayed_;  ///< the thread's own
   std::atomic<bool> has_dying_{false};
-  std::mutex mutex_;
+  Mutex mutex_;
   // With mutex_ held.
   std::unordered_map<rdma_cm_id*, SocketPtr> ids_;
   std::unordered_map<std::uint64_t, std::weak_ptr<Socket>> watched_;

@@ -1,13 +1,12 @@
-// A socket's states: binding, listening, connecting, accepting, closing, and its readiness.
+// A socket's states: binding, listening, connecting, accepting, and its names.
 #include "front/sockets/socket.h"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <new>
 
 #include "front/sockets/addresses.h"
-#include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/service.h"
 #include "front/sockets/socket_wait.h"
 
@@ -19,8 +18,6 @@ constexpr std::uint64_t kFirstNumber = 16;
 std::atomic<std::uint64_t> last_number{kFirstNumber};
 
 constexpr int kResolveTimeoutMs = 5000;
-/// How long who leaves waits for the peer to have read that.
-constexpr auto kPeerPatience = std::chrono::milliseconds(200);
 /// The kernel's limit on a backlog.
 constexpr int kBacklogMax = 4096;
 
@@ -52,7 +49,9 @@ rdma_conn_param parameters(const std::array<std::uint8_t, ConnectData::kOctets>&
 
 }  // namespace
 
-Socket::Socket(int family) : family_(family), number_(++last_number) {}
+Socket::Socket(int family) : family_(family), number_(++last_number) {
+  numbers_.reserve(1);  // what has a descriptor has a place for its number
+}
 
 Socket::~Socket() = default;
 
@@ -85,6 +84,11 @@ bool Socket::remove_number(int fd) {
   return numbers_.empty();
 }
 
+std::vector<int> Socket::numbers() {
+  std::lock_guard lock(mutex_);
+  return numbers_;
+}
+
 Result<void> Socket::make_id() {
   if (id_ != nullptr) return {};
   auto service = Service::get();
@@ -113,9 +117,9 @@ Result<void> Socket::bind(const sockaddr& address) {
   return {};
 }
 
-void Socket::set_fallback(std::function<void(const SocketPtr&)> fallback) {
+void Socket::set_settle(Settle settle) {
   std::lock_guard lock(mutex_);
-  fallback_ = std::move(fallback);
+  settle_ = std::move(settle);
 }
 
 Result<void> Socket::listen(int backlog) {
@@ -160,30 +164,34 @@ bool Socket::handle_request(rdma_cm_id* id, Octets private_data) {
     ++arriving_;
     size = size_;
   }
-  auto connection = std::make_shared<Socket>(family_);
-  {
-    std::lock_guard lock(connection->mutex_);
-    connection->state_ = State::Accepting;
-    connection->size_ = size;
-    connection->offer_ = *offer;
-    auto lane = VerbsLane::create(*id, size);
-    if (lane) {
-      connection->lane_ = std::move(*lane);
-      connection->id_ = id;
-      connection->listener_ = shared_from_this();
-      auto service = Service::get();  // which calls us, so it is there
-      (*service)->adopt(id, connection);
-      const auto data = encode(connection->stream().offer());
-      rdma_conn_param param = parameters(data);
-      if (rdma_accept(id, &param) == 0) return true;
-      (*service)->adopt(id, nullptr);
-      connection->lane_ = nullptr;
-      connection->id_ = nullptr;
-      connection->listener_ = nullptr;
-    }
-  }
+  bool accepted = false;
+  attempt([&] { accepted = accept_request(id, *offer, size); });
+  if (accepted) return true;
   std::lock_guard lock(mutex_);
   --arriving_;
+  return false;
+}
+
+bool Socket::accept_request(rdma_cm_id* id, const ConnectData& offer, const LaneSize& size) {
+  auto connection = std::make_shared<Socket>(family_);
+  std::lock_guard lock(connection->mutex_);
+  connection->state_ = State::Accepting;
+  connection->size_ = size;
+  connection->offer_ = offer;
+  auto lane = VerbsLane::create(*id, size);
+  if (!lane) return false;
+  auto service = Service::get();  // which calls us, so it is there
+  (*service)->adopt(id, connection);
+  connection->lane_ = std::move(*lane);
+  connection->id_ = id;
+  connection->listener_ = shared_from_this();
+  const auto data = encode(connection->stream().offer());
+  rdma_conn_param param = parameters(data);
+  if (rdma_accept(id, &param) == 0) return true;
+  (*service)->disown(id);
+  connection->lane_ = nullptr;
+  connection->id_ = nullptr;
+  connection->listener_ = nullptr;
   return false;
 }
 
@@ -191,8 +199,10 @@ void Socket::put_back(SocketPtr connection) {
   connection->close_descriptor();
   {
     std::lock_guard lock(mutex_);
-    if (state_ == State::Listening && !closing_) {
-      accepted_.push_front(std::move(connection));
+    const bool kept = state_ == State::Listening && !closing_ &&
+                      attempt([&] { accepted_.push_front(connection); });
+    if (kept) {
+      connection = nullptr;
       show();
       notify();
     }
@@ -206,8 +216,8 @@ void Socket::enqueue(SocketPtr connection) {
     std::lock_guard lock(mutex_);
     --arriving_;
     refused = connection == nullptr || closing_ || state_ != State::Listening;
+    refused = refused || !attempt([&] { accepted_.push_back(connection); });
     if (!refused) {
-      accepted_.push_back(connection);
       show();
       notify();
     }
@@ -260,6 +270,7 @@ Result<void> Socket::connect(const sockaddr& address, bool blocking) {
       if (!blocking) return Error{EALREADY, "connecting already"};
       break;
     case State::Refused:
+      if (settling_) return Error{EALREADY, "connecting already"};
       state_ = State::Fresh;  // as with TCP, it may try again
       error_ = 0;
       [[fallthrough]];
@@ -280,7 +291,7 @@ Result<void> Socket::connect(const sockaddr& address, bool blocking) {
 void Socket::handle_event(const ConnectionEvent& event) {
   SocketPtr listener;
   SocketPtr stands;
-  std::function<void(const SocketPtr&)> instead;
+  Settle settle;
   {
     std::lock_guard lock(mutex_);
     if (state_ == State::Connecting) {
@@ -288,8 +299,9 @@ void Socket::handle_event(const ConnectionEvent& event) {
       if (state_ != State::Connecting) --Service::connecting;
     } else if (state_ == State::Accepting) {
       listener = std::move(listener_);
-      if (event.type == RDMA_CM_EVENT_ESTABLISHED) {
-        established(offer_);
+      const bool stood =
+          event.type == RDMA_CM_EVENT_ESTABLISHED && attempt([this] { established(offer_, true); });
+      if (stood) {
         stands = shared_from_this();
       } else {
         gone_ = true;
@@ -310,17 +322,32 @@ void Socket::handle_event(const ConnectionEvent& event) {
       stream().disconnect();
       serve_in_background();
     }
-    if (state_ == State::Connected || !may_fall_back_) fallback_ = nullptr;
-    if (state_ == State::Refused) instead.swap(fallback_);
-    if (instead == nullptr) {
+    if (state_ == State::Connected || state_ == State::Refused) settle.swap(settle_);
+    settling_ = settle != nullptr;
+    if (!settling_) {
       show();
       notify();
     }
   }
-  if (instead != nullptr) return instead(shared_from_this());
+  if (settle != nullptr) {
+    bool moved = false;
+    attempt([&] { moved = settle(shared_from_this()); });
+    return finish_settling(moved);
+  }
   if (listener == nullptr) return;
   listener->enqueue(stands);
   if (stands == nullptr) close(false);
+}
+
+void Socket::finish_settling(bool moved) {
+  if (moved) {
+    moved_ = true;
+    return close(false);  // who waits for it looks again
+  }
+  std::lock_guard lock(mutex_);
+  settling_ = false;
+  show();
+  notify();
 }
 
 void Socket::handle_connecting(const ConnectionEvent& event) {
@@ -331,13 +358,13 @@ void Socket::handle_connecting(const ConnectionEvent& event) {
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
       return open_connection();
     case RDMA_CM_EVENT_ESTABLISHED:
-      if (const auto peer = parse_connect_data(event.private_data); peer) {
-        return established(*peer);
+      if (const auto peer = parse_connect_data(event.private_data()); peer) {
+        return established(*peer, false);
       }
       may_fall_back_ = false;
       return refuse(ECONNREFUSED);  // iWARP, but no rsocket
     default:
-      if (event.type == RDMA_CM_EVENT_REJECTED && is_refusal(event.private_data)) {
+      if (event.type == RDMA_CM_EVENT_REJECTED && is_refusal(event.private_data())) {
         may_fall_back_ = false;
       }
       return refuse(errno_of(event));
@@ -364,11 +391,11 @@ void Socket::open_connection() {
   if (rdma_connect(id_, &param) != 0) refuse(errno);
 }
 
-void Socket::established(const ConnectData& peer) {
+void Socket::established(const ConnectData& peer, bool accepted) {
   state_ = State::Connected;
   keep_addresses();
   write_names();
-  stream().start(peer);
+  stream().start(peer, accepted);
   drive();
 }
 
@@ -383,250 +410,6 @@ void Socket::refuse(int error) {
   auto service = Service::get();
   if (service && id_ != nullptr) (*service)->discard(id_, std::move(lane_));
   id_ = nullptr;
-}
-
-Result<void> Socket::shutdown(int how) {
-  std::lock_guard lock(mutex_);
-  if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) return Error{EINVAL, "no direction"};
-  if (state_ == State::Listening) {
-    if (how == SHUT_WR) return {};
-    shut_ = true;  // as the kernel: who waits in accept is told
-    show();
-    notify();
-    return {};
-  }
-  if (state_ != State::Connected) return Error{ENOTCONN, "not connected"};
-  if (how != SHUT_WR) stream().shutdown_read();
-  if (how != SHUT_RD) stream().shutdown_write();
-  serve_in_background();
-  show();
-  notify();
-  return {};
-}
-
-/// What is still to be sent leaves without the program's calls.
-void Socket::serve_in_background() {
-  if (lane_ == nullptr) return;
-  if (!watched_) {
-    auto service = Service::get();
-    if (!service) return;
-    (*service)->watch(shared_from_this(), lane_->event_fd(), relaying_);
-    watched_ = true;
-  }
-  while (arm()) {
-  }
-}
-
-void Socket::close(bool blocking) {
-  end_jumped_sleep();
-  std::deque<SocketPtr> unclaimed;
-  bool waits = blocking;
-  end_memory();
-  {
-    std::lock_guard lock(mutex_);
-    if (closing_) return;
-    closing_ = true;
-    fallback_ = nullptr;
-    // A signal handler may end the process while the thread it interrupted waits for this socket.
-    // Not by its wake descriptor, which a thread that exits may have lost already.
-    std::erase_if(waiters_, [](const Waiter& waiter) {
-      return pthread_equal(waiter.thread, pthread_self()) != 0;
-    });
-    unclaimed.swap(accepted_);
-    waits = waits || state_ == State::Listening || state_ == State::Bound;
-    if (orphaned_) waits = false;  // the service's thread itself closes it
-    if (state_ == State::Connected && !abortive_ && !stream().ended()) {
-      stream().disconnect();
-      serve_in_background();
-    }
-    mirror_.close();
-    notify();
-    if (id_ == nullptr) return;
-  }
-  for (const SocketPtr& connection : unclaimed) connection->close(false);
-  if (auto service = Service::get(); service) (*service)->bury(shared_from_this(), waits);
-}
-
-bool Socket::finished() {
-  std::lock_guard lock(mutex_);
-  if (!closing_ || !waiters_.empty()) return false;
-  if (state_ != State::Connected || abortive_ || stream().error() != 0) return true;
-  if (stream().ended()) end_connection();
-  return gone_ && stream().ended();
-}
-
-void Socket::destroy() {
-  std::lock_guard lock(mutex_);
-  set_relaying(false);
-  if (watched_ && lane_ != nullptr) {
-    if (auto service = Service::get(); service) (*service)->unwatch(*this, lane_->event_fd());
-  }
-  if (state_ == State::Connecting) --Service::connecting;
-  for (Map& map : maps_) ibv_dereg_mr(map.region);
-  maps_.clear();
-  memory_.reset();
-  lane_.reset();
-  if (id_ != nullptr) rdma_destroy_id(id_);
-  id_ = nullptr;
-  state_ = State::Closed;
-}
-
-/// Polling an empty CQ is not free: a device that runs its protocol in such polls takes many of
-/// them for the sign that its own thread is not needed. Who waits in a call of ours does the work
-/// anyway; a program that waits elsewhere leaves the armed CQ to the service.
-///
-/// Before both sides know the connection stands nothing is taken from it: what a fast peer has sent
-/// may only be judged once we know its offer.
-bool Socket::drive() {
-  if (lane_ == nullptr || state_ != State::Connected) return false;
-  if (watched_ && lane_->is_armed()) return false;
-  return poll_queue();
-}
-
-/// Arms the CQ. True: there were completions before that, and it may have to be armed again.
-bool Socket::arm() {
-  if (lane_->is_armed()) return false;
-  lane_->arm();
-  return poll_queue();
-}
-
-/// Who leaves first leaves the connection's end to the peer, which answers a Disconnect with it; a
-/// peer whose program does not look has taken all that was sent after a while, without it.
-void Socket::end_connection() {
-  if (disconnecting_ || gone_) return;
-  if (stream().peer_is_behind()) {
-    if (!left_) left_ = Clock::now() + kPeerPatience;
-    if (Clock::now() < *left_) return;
-  }
-  disconnecting_ = true;
-  rdma_disconnect(id_);
-}
-
-bool Socket::poll_queue(int most) {
-  end_jumped_sleep();
-  bool any = lane_->drive(most);
-  // Who took the event that armed it for the service arms it again, until nothing came meanwhile.
-  while (watched_ && !lane_->is_armed()) {
-    lane_->arm();
-    if (!lane_->drive()) break;
-    any = true;
-  }
-  // Over by either side's word, or failed: the connection beneath goes too.
-  if (state_ == State::Connected && stream().ended()) end_connection();
-  if (any) {
-    show();
-    notify();
-  }
-  return any;
-}
-
-bool Socket::handle_completions(bool relays) {
-  bool shown = false;
-  {
-    std::lock_guard lock(mutex_);
-    // Left to the service's thread, which has the channel among its own by now.
-    if (lane_ == nullptr || (relaying_ && !relays)) return false;
-    const unsigned before = mirror_.changes();
-    lane_->take_event();
-    drive();
-    while (arm()) {
-    }
-    shown = mirror_.changes() != before;
-  }
-  if (relays) handle_relay();
-  return shown;
-}
-
-void Socket::notify() {
-  if (waiters_.empty()) return;
-  // The calling thread looks for itself.
-  const auto own = own_wake_fd();
-  for (const Waiter& waiter : waiters_) {
-    if (!own || waiter.wake_fd != *own) wake(waiter.wake_fd);
-  }
-}
-
-int Socket::begin_wait(int wake_fd) {
-  std::lock_guard lock(mutex_);
-  waiters_.push_back({wake_fd, pthread_self()});
-  if (lane_ == nullptr || state_ != State::Connected) return -1;
-  while (arm()) {
-  }
-  return lane_->event_fd();
-}
-
-void Socket::stop_waiting(int wake_fd) {
-  const auto own = std::find_if(waiters_.begin(), waiters_.end(),
-                                [&](const Waiter& waiter) { return waiter.wake_fd == wake_fd; });
-  if (own != waiters_.end()) waiters_.erase(own);
-}
-
-void Socket::end_wait(int wake_fd, bool readable) {
-  std::lock_guard lock(mutex_);
-  stop_waiting(wake_fd);
-  if (!readable || lane_ == nullptr) return;
-  lane_->take_event();
-  while (watched_ && state_ == State::Connected && arm()) {
-  }
-}
-
-short Socket::events_now() const {
-  int events = 0;
-  switch (state_) {
-    case State::Listening:
-      if (shut_) return POLLIN | POLLRDNORM | POLLRDHUP | POLLHUP;
-      if (shared_) return mirror_.is_readable(near()) ? POLLIN | POLLRDNORM : 0;
-      return accepted_.empty() ? 0 : POLLIN | POLLRDNORM;
-    case State::Connecting:
-    case State::Accepting:
-      return 0;
-    case State::Connected:
-      if (stream().can_read()) events |= POLLIN | POLLRDNORM;
-      if (stream().can_write()) events |= POLLOUT | POLLWRNORM;
-      if (!stream().receiving() || stream().read_closed()) events |= POLLRDHUP;
-      // As TCP has it: a peer that left is heard by reading; both directions are over when we have
-      // ended ours too.
-      if (!stream().receiving() && stream().write_closed()) events |= POLLHUP;
-      if (stream().error() != 0) events |= error_told_ ? POLLHUP : POLLHUP | POLLERR;
-      return static_cast<short>(events);
-    case State::Refused:
-      events = POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLRDHUP | POLLHUP;
-      return static_cast<short>(events | (error_ != 0 ? POLLERR : 0));
-    default:
-      return POLLOUT | POLLWRNORM | POLLHUP;
-  }
-}
-
-short Socket::poll_events(short asked, bool drives) {
-  std::lock_guard lock(mutex_);
-  if (drives && state_ == State::Connected && (events_now() & asked) == 0) drive();
-  return static_cast<short>(events_now() & (asked | POLLERR | POLLHUP));
-}
-
-void Socket::watch() {
-  std::lock_guard lock(mutex_);
-  show_always_ = true;
-  show();
-}
-
-void Socket::show() {
-  if (memory_ != nullptr) advance_memory();
-  if (!show_always_ || !mirror_.is_open() || numbers_.empty()) return;
-  if (state_ == State::Connected && !watched_) serve_in_background();
-  if (shared_) return;  // what lies in it is handed out
-  const short events = events_now();
-  mirror_.show_readable(near(), (events & POLLIN) != 0);
-  if (state_ == State::Connected) {
-    const std::uint64_t unread = stream().readable_octets();
-    if (unread > shown_octets_ && shown_octets_ != 0) mirror_.show_more(near());
-    shown_octets_ = unread;
-  }
-  // Nobody waits to write to a listener, and a full one could not be asked for connections.
-  if (state_ != State::Listening) mirror_.show_writable(near(), (events & POLLOUT) != 0);
-  if ((events & POLLRDHUP) != 0) mirror_.show_end();
-  if ((events & POLLHUP) != 0 && state_ != State::Fresh && state_ != State::Bound) {
-    mirror_.show_hang_up();
-  }
 }
 
 Socket::State Socket::state() {

@@ -17,6 +17,7 @@
 #include <rdma/rdma_cma.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -32,6 +33,7 @@
 #include "base/result.h"
 #include "front/sockets/cursor.h"
 #include "front/sockets/mirror.h"
+#include "front/sockets/mutex.h"
 #include "front/sockets/verbs_lane.h"
 #include "front/sockets/waiter.h"
 
@@ -45,7 +47,9 @@ using SocketPtr = std::shared_ptr<Socket>;
 struct ConnectionEvent {
   rdma_cm_event_type type = RDMA_CM_EVENT_ADDR_RESOLVED;
   int status = 0;
-  std::vector<std::uint8_t> private_data;
+  std::array<std::uint8_t, UINT8_MAX> private_octets{};
+  std::uint8_t private_count = 0;
+  Octets private_data() const { return {private_octets.data(), private_count}; }
 };
 
 class Socket : public std::enable_shared_from_this<Socket> {
@@ -75,6 +79,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void add_number(int fd);
   /// True: it was the last.
   bool remove_number(int fd);
+  std::vector<int> numbers();
 
   // Calls, as their manual pages have them. With `blocking` they may wait.
   Result<void> bind(const sockaddr& address);
@@ -114,9 +119,10 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::uint32_t iomap_entries() const { return size_.iomap_entries; }
 
   // Readiness.
-  /// The events of poll(2) that hold, after driving the connection if it `drives`. POLLERR, POLLHUP
-  /// whether asked or not.
-  short poll_events(short asked, bool drives = true);
+  /// The events of poll(2) that hold, POLLERR and POLLHUP whether asked or not. Where not all that
+  /// are asked do, the connection is driven first, unless this did so less than `age` ago.
+  short poll_events(short asked, Clock::time_point now, Clock::duration age);
+  short poll_events(short asked) { return poll_events(asked, Clock::now(), Clock::duration(1)); }
   /// From now on the kernel's descriptor shows the readiness.
   void watch();
   /// What a thread adds to its poll while it waits for this socket, between the two calls below;
@@ -148,12 +154,17 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::mutex options_mutex;
   std::map<std::pair<int, int>, std::vector<std::uint8_t>> options;  ///< under options_mutex
 
-  /// What to do instead when a connection that nobody waits for is refused; in the service's
-  /// thread, once.
-  void set_fallback(std::function<void(const SocketPtr&)> fallback);
+  /// What to do when an attempt to connect that nobody waits for is over; in the service's thread,
+  /// once. True: the numbers lead to another socket now.
+  using Settle = std::function<bool(const SocketPtr&)>;
+  void set_settle(Settle settle);
+  /// Such a thing happened: nothing comes here any more.
+  bool has_moved() const { return moved_; }
 
   // For the service.
   void handle_event(const ConnectionEvent& event);
+  /// There is no memory to handle what happened: the connection ends.
+  void handle_shortage();
   /// A request came: makes the connection on `id` and accepts. False: the id is to be rejected.
   bool handle_request(rdma_cm_id* id, Octets private_data);
   /// Its completion channel is readable. `relays`: the caller is the service's thread, which alone
@@ -161,6 +172,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool handle_completions(bool relays);
   /// Its far end is ready, for a socket that other processes have.
   void handle_relay();
+  /// Another process had it and has ended.
+  bool is_left_behind();
   /// Ends all at once. Only the service's thread calls it, and no event comes after.
   void destroy();
   /// The program had no room for what accept() gave it.
@@ -168,6 +181,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   /// The connection that was refused may be tried by TCP: nobody said that it is unwanted, and
   /// nothing was short here.
   bool may_fall_back() const { return may_fall_back_; }
+  bool is_refused() { return state() == State::Refused; }
   /// An accepted connection stands.
   void enqueue(SocketPtr connection);
   /// Closed, and nothing is left to be sent or heard.
@@ -178,8 +192,9 @@ class Socket : public std::enable_shared_from_this<Socket> {
  private:
   friend class SocketMemory;  // registered memory and its operations
 
+  struct EndOfWait;
   template <typename Ready>
-  Result<void> wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
+  Result<void> wait(std::unique_lock<Mutex>& lock, Deadline deadline, Ready ready);
   Deadline deadline(bool receiving) const;
 
   // With mutex_ held.
@@ -194,18 +209,22 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void end_memory();  // without it
   Result<void> make_id();
   Result<void> start_connecting(const sockaddr& address);
+  bool accept_request(rdma_cm_id* id, const ConnectData& offer, const LaneSize& size);
   void handle_connecting(const ConnectionEvent& event);
+  void finish_settling(bool moved);
   void open_connection();
-  void established(const ConnectData& peer);
+  void established(const ConnectData& peer, bool accepted);
   void keep_addresses();
   void serve_in_background();
   void write_names();
   void expect_sharers();
   void share();
   bool hand_listener_over();
+  void end_sharing();
   void wait_for_sharers(std::uint32_t events);
   void handle_sharers();
   void give_away();
+  void give_away_later();
   bool relay();
   bool relay_out();
   bool relay_in();
@@ -221,7 +240,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
 
   const int family_;
   const std::uint64_t number_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
 
   // With mutex_ held.
   State state_ = State::Fresh;
@@ -236,6 +255,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::vector<Waiter> waiters_;
   bool show_always_ = false;    ///< the descriptor shows the readiness
   bool watched_ = false;        ///< the service looks after the completions
+  Clock::time_point asked_at_;  ///< when poll_events last drove the connection
   bool error_told_ = false;     ///< the stream's, to the program
   bool disconnecting_ = false;  ///< rdma_disconnect was called
   Deadline left_;               ///< who left first calls it then at the latest
@@ -250,7 +270,9 @@ class Socket : public std::enable_shared_from_this<Socket> {
   std::atomic<bool> abortive_{false};
   std::optional<Clock::duration> receive_wait_, send_wait_;
 
-  std::function<void(const SocketPtr&)> fallback_;
+  Settle settle_;
+  bool settling_ = false;  ///< refused, but that is not the last word
+  std::atomic<bool> moved_{false};
   std::atomic<bool> may_fall_back_{true};
 
   // Of a listener.
@@ -265,6 +287,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
 
   // Handed over to another process; see relay().
   bool relaying_ = false;
+  bool relayed_ = false;                                ///< once, and for ever
   bool relay_told_end_ = false;                         ///< the stream's end, to the other process
   bool relay_heard_end_ = false;                        ///< the other process's, to the stream
   std::uint32_t relay_waits_ = 0;                       ///< epoll events asked for

@@ -185,10 +185,8 @@ Result<int> SocketMemory::collect(Socket& socket, std::span<iwarp_completion> to
   // Who asks again and again drives the connection, as with the verbs; and as there it learns of no
   // more than it asks for. What a program does not know to be done makes weft gather its posts
   // (docs/adr/0013): who took all at once would begin anew each time, with a system call for each
-  // of the first posts.
-  if (operations.completions() == 0 && operations.open() != 0) {
-    socket.poll_queue(static_cast<int>(to.size()));
-  }
+  // of the first posts. With nothing open too: the peer may be at this memory.
+  if (operations.completions() == 0) socket.poll_queue(static_cast<int>(to.size()));
   if (operations.completions() == 0 && operations.open() != 0 && wait_ms != 0) {
     Deadline last;
     if (wait_ms > 0) last = Clock::now() + std::chrono::milliseconds(wait_ms);

@@ -33,7 +33,9 @@ void Socket::before_last_close(int fd) {
 bool Socket::hand_over() {
   std::lock_guard lock(mutex_);
   if (state_ == State::Listening) return hand_listener_over();
-  if (state_ != State::Connected || mirror_.is_abandoned()) return false;
+  if (state_ != State::Connected) return false;
+  // A process that was quick has come and gone already.
+  if (mirror_.is_abandoned() && !mirror_.has_legacy()) return false;
   auto service = Service::get();
   if (!service) return false;
   set_relaying(true);
@@ -50,7 +52,13 @@ bool Socket::hand_over() {
 void Socket::set_relaying(bool on) {
   if (relaying_ == on) return;
   relaying_ = on;
+  relayed_ = true;
   if (auto service = Service::get(); service) (*service)->count_relays(on ? 1 : -1);
+}
+
+bool Socket::is_left_behind() {
+  std::lock_guard lock(mutex_);
+  return relayed_ && mirror_.is_abandoned();
 }
 
 void Socket::handle_relay() {

@@ -63,6 +63,13 @@ void Socket::wait_for_sharers(std::uint32_t events) {
   }
 }
 
+/// Whoever has the descriptor hears that there will be no more. The far end hears of its own
+/// hang-up, for as long as it is looked at.
+void Socket::end_sharing() {
+  mirror_.show_hang_up();
+  if (auto service = Service::get(); service) (*service)->ignore_relay(mirror_.far());
+}
+
 void Socket::handle_sharers() {
   bool gone = false;
   {
@@ -70,10 +77,25 @@ void Socket::handle_sharers() {
     if (!mirror_.is_open()) return;
     std::array<char, 16> octets;
     while (kernel::recv(mirror_.far(), octets.data(), octets.size(), MSG_DONTWAIT) > 0) share();
-    gone = orphaned_ && mirror_.is_abandoned();
+    const bool hung_up = mirror_.is_abandoned();
+    gone = orphaned_ && hung_up;
+    if (hung_up && !orphaned_ && !shut_) {
+      // Another process shut it, which holds for all.
+      shut_ = true;
+      end_sharing();
+      notify();
+    }
   }
   if (gone) return close(false);
   give_away();
+}
+
+/// Descriptors are short, and nobody tells when they no longer are. Room in the far end, which
+/// there is, says nothing.
+void Socket::give_away_later() {
+  std::lock_guard lock(mutex_);
+  wait_for_sharers(EPOLLIN);
+  if (auto service = Service::get(); service) (*service)->try_again(shared_from_this());
 }
 
 /// Hands out the connections that wait. Only the service's thread calls it.
@@ -83,18 +105,19 @@ void Socket::give_away() {
     int far = -1;
     {
       std::lock_guard lock(mutex_);
-      if (!shared_ || closing_ || !mirror_.is_open()) return;
+      if (!shared_ || closing_ || shut_ || !mirror_.is_open()) return;
       if (accepted_.empty()) return wait_for_sharers(EPOLLIN);
       connection = accepted_.front();
       far = mirror_.far();
     }
     const auto near = connection->open_descriptor(SOCK_CLOEXEC);
-    if (!near) return;  // no descriptors: the next that comes tries again
+    if (!near) return give_away_later();
     connection->before_last_close(*near);
     const int code = hand(far, *near);
-    if (code == EAGAIN) {
+    if (code != 0 && code != EPIPE && code != ECONNRESET) {
       kernel::close(*near);
       connection->close_descriptor();
+      if (code != EAGAIN) return give_away_later();
       std::lock_guard lock(mutex_);
       return wait_for_sharers(EPOLLIN | EPOLLOUT);
     }

@@ -18,10 +18,17 @@ inline const timespec* remaining(const Deadline& deadline, timespec& room) {
   return &room;
 }
 
+/// Ends a wait however it is left, with the mutex held.
+struct Socket::EndOfWait {
+  Socket& socket;
+  int wake_fd;
+  ~EndOfWait() { socket.stop_waiting(wake_fd); }
+};
+
 /// Drives the connection until `ready()`, which is asked with the mutex held, as is this. Errors:
 /// EAGAIN: the deadline passed; EINTR; EMFILE.
 template <typename Ready>
-Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready) {
+Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Ready ready) {
   drive();
   if (ready()) return {};
   const auto found = [&] {
@@ -32,6 +39,7 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
   const auto own = own_wake_fd();
   if (!own) return own.error();
   waiters_.push_back({*own, pthread_self()});
+  const EndOfWait end{*this, *own};
   Result<void> result;
   while (!ready()) {
     const bool connected = lane_ != nullptr && state_ == State::Connected;
@@ -57,7 +65,6 @@ Result<void> Socket::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
       break;
     }
   }
-  stop_waiting(*own);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "base/assert.h"
 
@@ -26,6 +27,10 @@ Sge load_shared(const Sge& shared) {
 Octets octets_of(const Sge& sge) {
   return {reinterpret_cast<const std::uint8_t*>(&sge), sizeof sge};
 }
+
+/// Data of this part of the ring, or of the entries, may be done without being told of. Each that
+/// is told of wakes somebody, mostly to learn nothing that is of use to him.
+constexpr std::uint32_t kUntoldPart = 8;
 
 }  // namespace
 
@@ -53,9 +58,10 @@ ConnectData Stream::offer() const {
   return data;
 }
 
-void Stream::start(const ConnectData& peer) {
+void Stream::start(const ConnectData& peer, bool hears_first) {
   weft_assert(!started_);
   started_ = true;
+  awaits_word_ = hears_first;
   swaps_ = peer.big_endian != (std::endian::native == std::endian::big);
   peer_sgl_ = peer.target_sgl;
   peer_sgl_next_ = 1 % peer_sgl_.length;
@@ -66,6 +72,7 @@ void Stream::start(const ConnectData& peer) {
 }
 
 void Stream::handle_message(std::uint32_t message) {
+  awaits_word_ = false;
   peer_left_ = peer_left_ || message == make_message(Control::Disconnect);
   // What arrives behind a Disconnect, ours or theirs, is nobody's.
   if (ended()) return;
@@ -134,7 +141,7 @@ void Stream::handle_done(Tag tag) {
     case Tag::Work::Data:
     case Tag::Work::Iomap:
     case Tag::Work::Direct:
-      --sends_open_;
+      sends_open_ -= tag.requests;
       send_used_ -= tag.amount;
       return;
     case Tag::Work::Borrowed:
@@ -173,7 +180,7 @@ void Stream::advance() {
 }
 
 bool Stream::credits_due() const {
-  return receiving_ && !leave_told_ &&
+  return receiving_ && !leave_told_ && !awaits_word_ &&
          (ungranted_ >= shape_.receive_ring.size() / 2 ||
           consumed_ - consumed_told_ >= std::max<std::uint32_t>(shape_.receive_entries / 2, 1));
 }
@@ -186,7 +193,7 @@ void Stream::give_credits() {
   limit_told_ = consumed_ + shape_.receive_entries;
   consumed_told_ = consumed_;
   const std::uint32_t message = make_message(Op::Credits, limit_told_);
-  const Tag tag{Tag::Work::Credits, slots};
+  const Tag tag{Tag::Work::Credits, 1, slots};
   if (!grants) return sent(lane_.tell(message, tag), tag);
   const Sge grant{reinterpret_cast<std::uintptr_t>(shape_.receive_ring.data()) + grant_at_,
                   shape_.receive_key, half};
@@ -206,11 +213,11 @@ void Stream::send_end() {
   const bool leaves = wants_leave_ || (wants_shutdown_ && (!receiving_ || read_closed_));
   if (leaves && !leave_told_) {
     leave_told_ = true;
-    const Tag tag{Tag::Work::Leave, 1};
+    const Tag tag{Tag::Work::Leave, 1, 1};
     sent(lane_.tell(make_message(Control::Disconnect), tag), tag);
   } else if (wants_shutdown_ && !shutdown_told_ && !leave_told_) {
     shutdown_told_ = true;
-    const Tag tag{Tag::Work::Shutdown, 1};
+    const Tag tag{Tag::Work::Shutdown, 1, 1};
     sent(lane_.tell(make_message(Control::Shutdown), tag), tag);
   }
 }
@@ -262,13 +269,22 @@ Sge Stream::take_target(std::uint32_t octets) {
   return place;
 }
 
+Tag Stream::data_tag(std::uint32_t octets) {
+  ++untold_.requests;
+  untold_.amount += octets;
+  const bool told = untold_.requests >= shape_.send_entries / kUntoldPart ||
+                    untold_.amount >= shape_.send_ring.size() / kUntoldPart;
+  constexpr Tag kUntold{Tag::Work::Data, 0, 0};
+  return told ? std::exchange(untold_, kUntold) : kUntold;
+}
+
 std::size_t Stream::write(Cursor& from) {
   const std::size_t before = from.left();
   while (from.left() != 0 && may_send()) {
     const Octets chunk = take_room(from, targets_[0].length);
     const auto octets = static_cast<std::uint32_t>(chunk.size());
     const Sge place = take_target(octets);
-    const Tag tag{Tag::Work::Data, octets};
+    const Tag tag = data_tag(octets);
     sent(lane_.write(chunk, place, make_message(Op::Data, octets), tag), tag);
   }
   return before - from.left();
@@ -325,7 +341,7 @@ std::size_t Stream::write_borrowed(Octets from, std::uint32_t key) {
     const Sge place = take_target(octets);
     left -= octets;
     borrowed_sent_ += octets;
-    const Tag tag{Tag::Work::Borrowed, octets};
+    const Tag tag{Tag::Work::Borrowed, 1, octets};
     sent(lane_.write_borrowed(chunk, key, place, make_message(Op::Data, octets), tag), tag);
   }
   return from.size() - left;
@@ -345,7 +361,7 @@ bool Stream::publish(std::uint32_t index, const IomapEntry& entry) {
   const Sge target{peer_sgl_.address + std::uint64_t{peer_sgl_.length} * sizeof(Sge) +
                        std::uint64_t{index} * sizeof(IomapEntry),
                    peer_sgl_.key, sizeof(IomapEntry)};
-  const Tag tag{Tag::Work::Iomap, 0};
+  const Tag tag{Tag::Work::Iomap, 1, 0};
   sent(lane_.write_entry({reinterpret_cast<const std::uint8_t*>(&told), sizeof told}, target,
                          make_message(Op::IomapEntry, index), tag),
        tag);
@@ -360,7 +376,7 @@ std::optional<std::size_t> Stream::write_at(std::uint64_t offset, Cursor& from) 
     if (!started_ || !sending() || !direct_room()) return 0;
     const std::uint64_t skip = offset - start;
     const Octets chunk = take_room(from, memory.length - skip);
-    const Tag tag{Tag::Work::Direct, static_cast<std::uint32_t>(chunk.size())};
+    const Tag tag{Tag::Work::Direct, 1, static_cast<std::uint32_t>(chunk.size())};
     const Sge target{memory.address + skip, memory.key, tag.amount};
     sent(lane_.write_silently(chunk, target, tag), tag);
     return chunk.size();

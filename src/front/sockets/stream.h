@@ -30,12 +30,15 @@ namespace weft::sockets {
 struct Tag {
   enum class Work : std::uint8_t { Data, Iomap, Direct, Credits, Shutdown, Leave, Borrowed };
   Work work = Work::Data;
+  /// It stands for so many of Data, the last of which it was. 0: a later one stands for it, and its
+  /// own end is not to be told.
+  std::uint16_t requests = 1;
   std::uint32_t amount = 0;  ///< octets; of Credits, Shutdown and Leave, SQ entries
 };
 
-/// What a stream asks of its QP. Requests complete in the order in which they were made, each with
-/// handle_done; false from any: the QP is broken, and the stream fails. No call comes back into the
-/// stream.
+/// What a stream asks of its QP. Requests complete in the order in which they were made, each that
+/// is to be told with handle_done; false from any: the QP is broken, and the stream fails. No call
+/// comes back into the stream.
 class Lane {
  public:
   /// Writes `octets` (which live until the request is done) to the peer, then tells `message`.
@@ -82,8 +85,10 @@ class Stream {
 
   /// What to tell the peer at connecting. The receives must be posted before it knows.
   ConnectData offer() const;
-  /// The peer's offer: octets may flow.
-  void start(const ConnectData& peer);
+  /// The peer's offer: octets may flow. `hears_first`: nothing is granted beyond the offer before a
+  /// message came, for a device that answers and must not speak before it was spoken to
+  /// (RFC 5044 7.1.3), but leaves that to its user.
+  void start(const ConnectData& peer, bool hears_first = false);
 
   // Inputs.
   void handle_message(std::uint32_t message);
@@ -134,8 +139,6 @@ class Stream {
   bool peer_is_behind() const { return over_ && leave_told_ && !peer_left_ && error_ == 0; }
   /// Why it failed; 0: it did not.
   int error() const { return error_; }
-  /// All that was sent is done.
-  bool drained() const { return sends_open_ == 0 && control_open_ == 0; }
   /// write_at() can take octets.
   bool direct_room() const {
     return sends_open_ < shape_.send_entries &&
@@ -158,6 +161,7 @@ class Stream {
   Sge take_target(std::uint32_t octets);
   Octets take_room(Cursor& from, std::size_t octets_max);
   void sent(bool accepted, Tag tag);
+  Tag data_tag(std::uint32_t octets);
 
   StreamShape shape_;
   Lane& lane_;
@@ -167,6 +171,7 @@ class Stream {
   bool wants_leave_ = false, leave_told_ = false;
   bool over_ = false;
   bool peer_left_ = false;  ///< it said so
+  bool awaits_word_ = false;  ///< hears_first, and none came yet
   int error_ = 0;
 
   // Sending.
@@ -182,6 +187,7 @@ class Stream {
   std::uint32_t send_head_ = 0;  ///< next free octet of the ring
   std::uint32_t send_used_ = 0;
   std::uint32_t sends_open_ = 0;  ///< data, iomap and direct requests not done
+  Tag untold_{Tag::Work::Data, 0, 0};  ///< of these, what the next told one stands for
   std::uint64_t borrowed_sent_ = 0, borrowed_done_ = 0;
   std::uint32_t control_open_ = 0;  ///< SQ entries of control requests not done
 

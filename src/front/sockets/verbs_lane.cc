@@ -10,11 +10,15 @@
 #include <new>
 
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_signals.h"
 
 namespace weft::sockets {
 namespace {
 
 constexpr std::uint32_t kInlineOctets = 64;
+/// Linux siw sends within the call that posts, in the name of the program, which gets SIGPIPE if
+/// the peer has gone.
+constexpr std::uint32_t kSiwVendor = 0x626d74;
 /// Completions taken at once, and receives posted again at once.
 constexpr int kBatch = 32;
 constexpr std::size_t kPage = 4096;
@@ -23,10 +27,15 @@ constexpr std::size_t kPage = 4096;
 constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
 
 std::uint64_t id_of(Tag tag) {
-  return std::uint64_t{static_cast<std::uint8_t>(tag.work)} << 32 | tag.amount;
+  return std::uint64_t{tag.requests} << 40 |
+         std::uint64_t{static_cast<std::uint8_t>(tag.work)} << 32 | tag.amount;
 }
 Tag tag_of(std::uint64_t id) {
-  return {static_cast<Tag::Work>(id >> 32), static_cast<std::uint32_t>(id)};
+  return {static_cast<Tag::Work>(id >> 32 & 0xff), static_cast<std::uint16_t>(id >> 40),
+          static_cast<std::uint32_t>(id)};
+}
+unsigned told_of(Tag tag) {
+  return tag.requests != 0 ? IBV_SEND_SIGNALED : 0;
 }
 
 std::size_t whole_pages(std::size_t octets) {
@@ -52,6 +61,8 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(rdma_cm_id& id, const LaneS
 
 Result<void> VerbsLane::make_queues(const LaneSize& size) {
   sends_messages_ = id_.verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+  ibv_device_attr device{};
+  sends_in_posts_ = ibv_query_device(id_.verbs, &device) == 0 && device.vendor_id == kSiwVendor;
   // Not the id's, which all connections of the device share: a key is good for one peer.
   pd_ = ibv_alloc_pd(id_.verbs);
   if (pd_ == nullptr) return world("no protection domain");
@@ -168,6 +179,16 @@ bool VerbsLane::post_receives(const std::uint32_t* slots, std::size_t count) {
   return true;
 }
 
+int VerbsLane::post(ibv_send_wr& first, ibv_send_wr*& bad) {
+  const NoSigpipe guard(sends_in_posts_);
+  return ibv_post_send(id_.qp, &first, &bad);
+}
+
+bool VerbsLane::post(ibv_send_wr& first) {
+  ibv_send_wr* bad = nullptr;
+  return post(first, bad) == 0;
+}
+
 bool VerbsLane::post_write(const ibv_sge& local, unsigned flags, const Sge& target,
                            std::uint32_t message, Tag tag) {
   ibv_sge place = local;
@@ -176,19 +197,18 @@ bool VerbsLane::post_write(const ibv_sge& local, unsigned flags, const Sge& targ
   write.num_sge = 1;
   write.wr.rdma.remote_addr = target.address;
   write.wr.rdma.rkey = target.key;
-  ibv_send_wr* bad = nullptr;
   if (!sends_messages_) {
     write.wr_id = id_of(tag);
     write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    write.send_flags = flags | IBV_SEND_SIGNALED;
+    write.send_flags = flags | told_of(tag);
     write.imm_data = htonl(message);
-    return ibv_post_send(id_.qp, &write, &bad) == 0;
+    return post(write);
   }
   ibv_sge word = {reinterpret_cast<std::uintptr_t>(&message), sizeof message, 0};
   ibv_send_wr send{};
   send.wr_id = id_of(tag);
   send.opcode = IBV_WR_SEND;
-  send.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  send.send_flags = told_of(tag) | IBV_SEND_INLINE;
   send.sg_list = &word;
   send.num_sge = 1;
   // The Send is done after the Write, so its completion stands for both.
@@ -196,7 +216,7 @@ bool VerbsLane::post_write(const ibv_sge& local, unsigned flags, const Sge& targ
   write.send_flags = flags;
   write.wr_id = id_of(tag);
   write.next = &send;
-  return ibv_post_send(id_.qp, &write, &bad) == 0;
+  return post(write);
 }
 
 bool VerbsLane::write(Octets octets, const Sge& target, std::uint32_t message, Tag tag) {
@@ -233,8 +253,7 @@ bool VerbsLane::tell(std::uint32_t message, Tag tag) {
     request.send_flags = IBV_SEND_SIGNALED;
     request.imm_data = htonl(message);
   }
-  ibv_send_wr* bad = nullptr;
-  return ibv_post_send(id_.qp, &request, &bad) == 0;
+  return post(request);
 }
 
 bool VerbsLane::write_silently(Octets octets, const Sge& target, Tag tag) {
@@ -248,8 +267,7 @@ bool VerbsLane::write_silently(Octets octets, const Sge& target, Tag tag) {
   request.num_sge = 1;
   request.wr.rdma.remote_addr = target.address;
   request.wr.rdma.rkey = target.key;
-  ibv_send_wr* bad = nullptr;
-  return ibv_post_send(id_.qp, &request, &bad) == 0;
+  return post(request);
 }
 
 void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& taken) {

@@ -81,6 +81,8 @@ class VerbsLane final : public Lane, public TransferLane {
   explicit VerbsLane(rdma_cm_id& id) : id_(id) {}
   Result<void> make_queues(const LaneSize& size);
   Result<void> make_memory(const LaneSize& size);
+  int post(ibv_send_wr& first, ibv_send_wr*& bad);
+  bool post(ibv_send_wr& first);
   bool post_write(const ibv_sge& local, unsigned flags, const Sge& target, std::uint32_t message,
                   Tag tag);
   bool post_receives(const std::uint32_t* slots, std::size_t count);
@@ -88,7 +90,8 @@ class VerbsLane final : public Lane, public TransferLane {
   void handle_transfer(const ibv_wc& completion);
 
   rdma_cm_id& id_;
-  bool sends_messages_ = true;  ///< iWARP
+  bool sends_messages_ = true;   ///< iWARP
+  bool sends_in_posts_ = false;  ///< which may raise SIGPIPE
   bool armed_ = false;
   ibv_pd* pd_ = nullptr;
   ibv_comp_channel* channel_ = nullptr;

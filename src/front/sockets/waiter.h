@@ -17,6 +17,19 @@ using Clock = std::chrono::steady_clock;
 /// Empty: for ever.
 using Deadline = std::optional<Clock::time_point>;
 
+/// More seconds than these, some decades, are for ever.
+inline constexpr time_t kForEverS = 1'000'000'000;
+/// What the kernel takes for a time to wait.
+inline bool is_time(const timespec& wait) {
+  return wait.tv_sec >= 0 && wait.tv_nsec >= 0 && wait.tv_nsec < 1'000'000'000;
+}
+/// From now on. Null: for ever.
+inline Deadline deadline_after(const timespec* wait) {
+  if (wait == nullptr || wait->tv_sec >= kForEverS) return {};
+  return Clock::now() + std::chrono::seconds(wait->tv_sec) +
+         std::chrono::nanoseconds(wait->tv_nsec);
+}
+
 /// The calling thread's descriptor that wakes it, made when first asked for; in a forked child, a
 /// new one. Errors: EMFILE, ENFILE.
 Result<int> own_wake_fd();

@@ -34,6 +34,15 @@ static void sends_and_exits_at_once(int words) {
   send_word(words, (int)send_pattern(fd, 0, MUCH));
   _exit(0);
 }
+static void has_a_child_send_and_exits(int words) {
+  const int fd = accept_one(words);
+  const pid_t child = fork();
+  if (child == 0) exit(send_pattern(fd, 0, MUCH) == MUCH ? 0 : 1);
+  close(fd);
+  int status = -1;
+  need(waitpid(child, &status, 0) == child, "waitpid");
+  send_word(words, status);
+}
 static void receives_all(int words) {
   const int fd = accept_one(words);
   const long got = receive_pattern(fd, 0, MUCH);
@@ -78,6 +87,9 @@ static void the_server_exits_with_octets_on_the_way(void) {
 }
 static void the_server_ends_at_once_with_octets_on_the_way(void) {
   what_the_peer_sent_arrives(sends_and_exits_at_once);
+}
+static void the_server_exits_after_its_child(void) {
+  what_the_peer_sent_arrives(has_a_child_send_and_exits);
 }
 
 static void the_client_closes_with_octets_on_the_way(void) {
@@ -312,6 +324,7 @@ const struct test_case ends_cases[] = {
     {"the_server_exits_with_octets_on_the_way", the_server_exits_with_octets_on_the_way},
     {"the_server_ends_at_once_with_octets_on_the_way",
      the_server_ends_at_once_with_octets_on_the_way},
+    {"the_server_exits_after_its_child", the_server_exits_after_its_child},
     {"the_client_closes_with_octets_on_the_way", the_client_closes_with_octets_on_the_way},
     {"the_client_ends_its_half_with_octets_on_the_way",
      the_client_ends_its_half_with_octets_on_the_way},

@@ -21,7 +21,7 @@ enum { RING = 128 * 1024, RECEIVES = 384, SENDS = 1000, PATIENCE_MS = 30000 };
 
 /* The messages of the protocol. */
 enum { DATA = 0, SGL = 4, IOMAP = 6, CTRL = 7 };
-enum { DISCONNECT = 0, SHUTDOWN = 2 };
+enum { DISCONNECT = 0, KEEPALIVE = 1, SHUTDOWN = 2 };
 static uint32_t message(uint32_t op, uint32_t data) {
   return op << 29 | data;
 }
@@ -156,9 +156,11 @@ static void send_octets(uint32_t count) {
   tell_word(message(DATA, count));
 }
 
-/* Something came, so the victim has its connection; before, it might never learn of it. */
+/* Something came, so the victim has its connection; before, it might never learn of it. It speaks
+   when it was spoken to. */
 static void wait_for_the_victim(void) {
   struct ibv_wc completion;
+  tell_word(message(CTRL, KEEPALIVE));
   while (ibv_poll_cq(id->qp->recv_cq, 1, &completion) == 0) usleep(1000);
 }
 

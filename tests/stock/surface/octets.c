@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 static char octets[65536];
 
@@ -317,6 +318,53 @@ static void out_of_band(void) {
   close_pair(&pair);
 }
 
+/* The error queue is empty, whatever waits to be read. */
+static void say_errors(int fd) {
+  char control[100];
+  struct iovec part = {octets, sizeof octets};
+  struct msghdr message = {
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  SAY(recvmsg(fd, &message, MSG_ERRQUEUE));
+  SAY(recv(fd, octets, 5, MSG_ERRQUEUE));
+}
+static void the_error_queue(void) {
+  struct pair pair = open_ipv4_pair();
+  SAY(send(pair.server, "x", 1, 0));
+  SAY(wait_for(pair.client, POLLIN));
+  say_errors(pair.client);
+  say_errors(pair.listener);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pair.listener), close(pair.server);
+    say_errors(pair.client);
+    SAY(recv(pair.client, octets, 5, 0));
+    _exit(0);
+  }
+  close(pair.client);
+  need(waitpid(child, NULL, 0) == child, "waitpid");
+  close(pair.server), close(pair.listener);
+}
+
+/* Octets that the kernel is to send from where they are. Without the option they are copied. */
+static void zero_copy(void) {
+  struct pair pair = open_ipv4_pair();
+  int on = 1;
+  socklen_t size = sizeof on;
+  SAY(send(pair.client, "12345", 5, MSG_ZEROCOPY));
+  SAY(recv(pair.server, octets, 5, MSG_WAITALL));
+  SAY(recv(pair.client, octets, 5, MSG_ERRQUEUE));
+  SAY(setsockopt(pair.client, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on));
+  SAY(getsockopt(pair.client, SOL_SOCKET, SO_ZEROCOPY, &on, &size));
+  SAY(on);
+  const int fresh = socket(AF_INET, SOCK_STREAM, 0);
+  on = 1;
+  SAY(setsockopt(fresh, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on));
+  SAY(getsockopt(fresh, SOL_SOCKET, SO_ZEROCOPY, &on, &size));
+  SAY(on);
+  close(fresh);
+  close_pair(&pair);
+}
+
 static void much_in_both_directions(void) {
   struct pair pair = open_ipv4_pair();
   for (int i = 0; i < 200; ++i) {
@@ -344,6 +392,8 @@ const struct test_case octets_cases[] = {
     {"stdio_both_ways", stdio_both_ways},
     {"stdio_before_connecting", stdio_before_connecting},
     {"out_of_band", out_of_band},
+    {"the_error_queue", the_error_queue},
+    {"zero_copy", zero_copy},
     {"much_in_both_directions", much_in_both_directions},
     {NULL, NULL},
 };

@@ -139,6 +139,114 @@ static void buffers(void) {
   close_pair(&pair);
 }
 
+static void set_one(int fd, int level, int name, const char* what, const void* value,
+                    socklen_t size) {
+  char label[100];
+  snprintf(label, sizeof label, "set %s", what);
+  say(label, setsockopt(fd, level, name, value, size));
+}
+static void say_one(int fd, int level, int name, const char* what) {
+  unsigned char value[64] = {0};
+  socklen_t size = sizeof value;
+  say(what, getsockopt(fd, level, name, value, &size));
+  for (socklen_t i = 0; i < size; ++i) printf(" %02x", value[i]);
+  puts("");
+}
+#define SET(fd, level, name, type, ...) \
+  set_one(fd, level, name, #name, (const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}))
+#define SAY_OPTION(fd, level, name) say_one(fd, level, name, #name)
+
+static void set_several(int fd) {
+  SET(fd, SOL_SOCKET, SO_SNDBUF, int, 30000);
+  SET(fd, SOL_SOCKET, SO_RCVBUF, int, 40000);
+  SET(fd, SOL_SOCKET, SO_PRIORITY, int, 2);
+  SET(fd, SOL_SOCKET, SO_MARK, int, 77);
+  SET(fd, SOL_SOCKET, SO_RCVLOWAT, int, 3);
+  SET(fd, SOL_SOCKET, SO_LINGER, struct linger, {1, 7});
+  SET(fd, SOL_SOCKET, SO_SNDTIMEO, struct timeval, {20, 0});
+  SET(fd, SOL_SOCKET, SO_BINDTODEVICE, char, 'l', 'o');
+  SET(fd, SOL_SOCKET, SO_MAX_PACING_RATE, int, 500 << 20);
+  SET(fd, IPPROTO_TCP, TCP_CONGESTION, char, 'r', 'e', 'n', 'o');
+  SET(fd, IPPROTO_TCP, TCP_CORK, int, 1);
+  SET(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, int, 5000);
+  SET(fd, IPPROTO_TCP, TCP_LINGER2, int, 11);
+  SET(fd, IPPROTO_TCP, TCP_SYNCNT, int, 3);
+  SET(fd, IPPROTO_IP, IP_TOS, int, 0x10);
+  SET(fd, IPPROTO_IP, IP_TTL, int, 44);
+}
+static void say_several(int fd) {
+  SAY_OPTION(fd, SOL_SOCKET, SO_SNDBUF);
+  SAY_OPTION(fd, SOL_SOCKET, SO_RCVBUF);
+  SAY_OPTION(fd, SOL_SOCKET, SO_PRIORITY);
+  SAY_OPTION(fd, SOL_SOCKET, SO_MARK);
+  SAY_OPTION(fd, SOL_SOCKET, SO_RCVLOWAT);
+  SAY_OPTION(fd, SOL_SOCKET, SO_LINGER);
+  SAY_OPTION(fd, SOL_SOCKET, SO_SNDTIMEO);
+  SAY_OPTION(fd, SOL_SOCKET, SO_BINDTODEVICE);
+  SAY_OPTION(fd, SOL_SOCKET, SO_MAX_PACING_RATE);
+  SAY_OPTION(fd, IPPROTO_TCP, TCP_CONGESTION);
+  SAY_OPTION(fd, IPPROTO_TCP, TCP_CORK);
+  SAY_OPTION(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT);
+  SAY_OPTION(fd, IPPROTO_TCP, TCP_LINGER2);
+  SAY_OPTION(fd, IPPROTO_TCP, TCP_SYNCNT);
+  SAY_OPTION(fd, IPPROTO_IP, IP_TOS);
+  SAY_OPTION(fd, IPPROTO_IP, IP_TTL);
+}
+
+/* The other end of the client, which connects to the listener. */
+static int meet(int listener, int client) {
+  struct sockaddr_storage name = loopback(0);
+  SAY(bind(listener, (struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(listen(listener, 5));
+  name = name_of(listener);
+  SAY(connect(client, (struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  return accept(listener, NULL, NULL);
+}
+
+/* A socket that is to connect, and one that is to listen, are told before; what they were told they
+   tell again afterwards, and a connection that was accepted tells what its listener was told. */
+static void told_before(void) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+  set_several(listener), set_several(client);
+  SET(listener, IPPROTO_TCP, TCP_FASTOPEN, int, 5);
+  SET(listener, IPPROTO_TCP, TCP_MAXSEG, int, 1111);
+  const int server = meet(listener, client);
+  say_several(listener), say_several(client), say_several(server);
+  SAY_OPTION(listener, IPPROTO_TCP, TCP_FASTOPEN);
+  SAY_OPTION(listener, IPPROTO_TCP, TCP_MAXSEG);
+  close(client), close(server), close(listener);
+}
+static void told_before_ipv6(void) {
+  const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+  struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+  SET(fd, IPPROTO_IPV6, IPV6_TCLASS, int, 0x20);
+  SET(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, int, 9);
+  SET(fd, IPPROTO_IPV6, IPV6_V6ONLY, int, 1);
+  SAY(bind(fd, (struct sockaddr*)&any, sizeof any));
+  SAY(listen(fd, 5));
+  SAY_OPTION(fd, IPPROTO_IPV6, IPV6_TCLASS);
+  SAY_OPTION(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS);
+  SAY_OPTION(fd, IPPROTO_IPV6, IPV6_V6ONLY);
+  close(fd);
+}
+
+/* So much and no more is under way to who does not read: two buffers of some 64 KiB, by TCP and by
+   iWARP. */
+static void small_buffers_hold_little(void) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+  SET(listener, SOL_SOCKET, SO_RCVBUF, int, 32768);
+  SET(client, SOL_SOCKET, SO_SNDBUF, int, 32768);
+  const int server = meet(listener, client);
+  static char octets[8192];
+  long sent = 0, part = 0;
+  for (int quiet = 0; quiet < 10; ++quiet) {
+    while ((part = send(client, octets, sizeof octets, MSG_DONTWAIT)) > 0) sent += part, quiet = 0;
+    usleep(10000);
+  }
+  SAY(sent > 10000 && sent < 400000);
+  close(client), close(server), close(listener);
+}
+
 static void lingering(void) {
   struct pair pair = open_ipv4_pair();
   struct linger wanted = {1, 5}, got = {9, 9};
@@ -232,6 +340,9 @@ const struct test_case options_cases[] = {
     {"accepted_ones_inherit", accepted_ones_inherit},
     {"times", times},
     {"buffers", buffers},
+    {"told_before", told_before},
+    {"told_before_ipv6", told_before_ipv6},
+    {"small_buffers_hold_little", small_buffers_hold_little},
     {"lingering", lingering},
     {"tcp_info", tcp_info},
     {"ipv6", ipv6},

@@ -3,8 +3,11 @@
 #include "surface.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static char octets[4096];
@@ -136,6 +139,109 @@ static void serve_once(int fd) {
   const int named = getpeername(fd, (struct sockaddr*)&name, &size);
   snprintf(octets, sizeof octets, "%zd %d %d.", got, named, name.ss_family);
   need(send(fd, octets, strlen(octets), 0) > 0, "send");
+}
+
+/* Whatever its parent's other threads are about when it is forked, a child has sockets too. */
+static atomic_int stop;
+static void* make_sockets(void* unused) {
+  while (!atomic_load(&stop)) {
+    int fds[16];
+    for (int i = 0; i < 16; ++i) fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+    for (int i = 0; i < 16; ++i) close(fds[i]);
+  }
+  return unused;
+}
+static void* wait_for_nothing(void* pair) {
+  const int epoll = epoll_create1(0);
+  struct epoll_event event = {.events = EPOLLIN};
+  epoll_ctl(epoll, EPOLL_CTL_ADD, ((struct pair*)pair)->client, &event);
+  const struct timespec moment = {0, 1000};
+  while (!atomic_load(&stop)) epoll_pwait2(epoll, &event, 1, &moment, NULL);
+  close(epoll);
+  return NULL;
+}
+static void forked_from_among_threads(void) {
+  struct pair pair = open_ipv4_pair();
+  pthread_t threads[3];
+  atomic_store(&stop, 0);
+  for (int i = 0; i < 3; ++i) {
+    pthread_create(&threads[i], NULL, i == 0 ? wait_for_nothing : make_sockets, &pair);
+  }
+  long well = 0;
+  for (int i = 0; i < 300; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(PATIENCE_S);
+      int fds[16];
+      for (int k = 0; k < 16; ++k) fds[k] = socket(AF_INET, SOCK_STREAM, 0);
+      for (int k = 0; k < 16; ++k) close(fds[k]);
+      const int epoll = epoll_create1(0);
+      struct epoll_event event = {.events = EPOLLIN};
+      epoll_ctl(epoll, EPOLL_CTL_ADD, pair.client, &event);
+      epoll_wait(epoll, &event, 1, 1);
+      _exit(0);
+    }
+    int status = -1;
+    if (waitpid(child, &status, 0) == child && status == 0) ++well;
+    if (status != 0) break;
+  }
+  SAY(well);
+  atomic_store(&stop, 1);
+  for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
+  close_pair(&pair);
+}
+
+/* When a child begins to take connections its parent has no descriptor left, for a while. */
+static void a_child_accepts_when_descriptors_are_short(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  int words[2];
+  need(pipe(words) == 0, "pipe");
+  const int client = connect_to(&name);
+  SAY(wait_for(listener, POLLIN));
+  const pid_t child = fork();
+  if (child == 0) {
+    close(client);
+    need(read(words[0], octets, 1) == 1, "read");
+    const int server = accept(listener, NULL, NULL);
+    _exit(send(server, "x", 1, 0) == 1 ? 0 : 1);
+  }
+  struct rlimit before;
+  getrlimit(RLIMIT_NOFILE, &before);
+  const struct rlimit low = {100, before.rlim_max};
+  need(setrlimit(RLIMIT_NOFILE, &low) == 0, "setrlimit");
+  int held[100], count = 0;
+  while ((held[count] = dup(0)) >= 0) ++count;
+  need(write(words[1], "x", 1) == 1, "write");
+  usleep(300000);
+  need(setrlimit(RLIMIT_NOFILE, &before) == 0, "setrlimit");
+  while (count > 0) close(held[--count]);
+  SAY(recv(client, octets, 1, 0));
+  int status = -1;
+  SAY(waitpid(child, &status, 0) == child);
+  SAY(status);
+  close(client), close(listener), close(words[0]), close(words[1]);
+}
+
+/* A child that takes a connection, writes, and is gone before its parent has looked. */
+static void quick_children(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  long well = 0;
+  for (int i = 0; i < 40; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int server = accept(listener, NULL, NULL);
+      _exit(write(server, "x", 1) == 1 ? 0 : 1);
+    }
+    const int client = connect_to(&name);
+    int status = -1;
+    if (recv(client, octets, 2, MSG_WAITALL) == 1) ++well;
+    if (waitpid(child, &status, 0) != child || status != 0) break;
+    close(client);
+  }
+  SAY(well);
+  close(listener);
 }
 
 static void accept_then_fork(void) {
@@ -380,6 +486,9 @@ const struct test_case processes_cases[] = {
     {"close_on_exec", close_on_exec},
     {"passing_a_descriptor", passing_a_descriptor},
     {"passing_a_socket", passing_a_socket},
+    {"forked_from_among_threads", forked_from_among_threads},
+    {"a_child_accepts_when_descriptors_are_short", a_child_accepts_when_descriptors_are_short},
+    {"quick_children", quick_children},
     {"accept_then_fork", accept_then_fork},
     {"accept_then_fork_twice", accept_then_fork_twice},
     {"a_vforked_child_closes_all", a_vforked_child_closes_all},

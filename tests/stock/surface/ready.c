@@ -3,13 +3,17 @@
 #include "surface.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <weft/sockets.h>
 
 static char octets[65536];
 
@@ -100,6 +104,54 @@ static void selecting(void) {
   close_pair(&pair);
 }
 
+static void* send_soon(void* fd) {
+  usleep(100000);
+  need(send(*(int*)fd, "x", 1, 0) == 1, "send");
+  return NULL;
+}
+
+/* Times that no clock counts to are for ever; those that are none are refused. */
+static void odd_times(void) {
+  struct pair pair = open_ipv4_pair();
+  const struct timespec times[] = {{-1, 0},         {0, -1},
+                                   {0, 1000000000}, {LONG_MAX, 1000000000},
+                                   {LONG_MAX, 5},   {LONG_MAX / 1000000000, 999999999},
+                                   {20000000000, 0}};
+  for (size_t i = 0; i < sizeof times / sizeof times[0]; ++i) {
+    const int is_time =
+        times[i].tv_sec >= 0 && times[i].tv_nsec >= 0 && times[i].tv_nsec < 1000000000;
+    struct pollfd one = {pair.client, POLLIN, 0};
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(pair.client, &in);
+    pthread_t later;
+    for (int call = 0; call < 4; ++call) {
+      struct timespec limit = times[i];
+      struct timeval timeout = {limit.tv_sec, limit.tv_nsec / 1000};
+      struct iovec part = {octets, 1};
+      struct mmsghdr message = {{.msg_iov = &part, .msg_iovlen = 1}, 0};
+      if (is_time) pthread_create(&later, NULL, send_soon, &pair.server);
+      if (call == 0) SAY(ppoll(&one, 1, &limit, NULL));
+      if (call == 1) SAY(pselect(pair.client + 1, &in, NULL, NULL, &limit, NULL));
+      if (call == 2 && (is_time || limit.tv_nsec < 1000)) {
+        SAY(select(pair.client + 1, &in, NULL, NULL, &timeout));
+      }
+      if (call == 3) SAY(recvmmsg(pair.client, &message, 1, 0, &limit));
+      if (is_time) pthread_join(later, NULL);
+      if (is_time && call != 3) SAY(recv(pair.client, octets, 1, 0));
+    }
+    const struct timeval limit = {times[i].tv_sec, 0};
+    SAY(setsockopt(pair.client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+    if (limit.tv_sec < 0) SAY(recv(pair.client, octets, 1, 0));
+    if (limit.tv_sec > 0) {
+      pthread_create(&later, NULL, send_soon, &pair.server);
+      SAY(recv(pair.client, octets, 1, 0));
+      pthread_join(later, NULL);
+    }
+  }
+  close_pair(&pair);
+}
+
 /* Which of the sockets' names an epoll set tells within a time, as letters in order. */
 static void say_events(const char* what, int epoll, int wait_ms) {
   struct epoll_event events[8];
@@ -180,6 +232,28 @@ static void epoll_by_edge(void) {
   close(epoll), close(pair.client), close(pair.listener);
 }
 
+/* However much lies unread, each arrival is told. */
+static void epoll_edges_of_who_does_not_read(void) {
+  struct pair pair = open_ipv4_pair();
+  const int epoll = epoll_create1(0);
+  struct epoll_event event;
+  SAY(add(epoll, pair.client, EPOLLIN | EPOLLET, 'c'));
+  long told = 0;
+  for (int i = 0; i < 100; ++i) {
+    need(send(pair.server, "x", 1, 0) == 1, "send");
+    told += epoll_wait(epoll, &event, 1, told == i ? LONG_MS : 0);
+  }
+  SAY(told);
+  say_events("told once", epoll, SOON_MS);
+  SAY(recv(pair.client, octets, sizeof octets, 0));
+  say_events("read", epoll, SOON_MS);
+  SAY(wait_for(pair.client, POLLIN | POLLOUT));
+  SAY(send(pair.server, "x", 1, 0));
+  say_events("one more", epoll, LONG_MS);
+  close(epoll);
+  close_pair(&pair);
+}
+
 /* A writer that fills the stream and waits for the edge. */
 static void epoll_edge_of_a_writer(void) {
   struct pair pair = open_ipv4_pair();
@@ -249,6 +323,41 @@ static void epoll_of_all_kinds(void) {
   close(client), close(listener), close(inner), close(outer), close(event), close(timer);
 }
 
+/* A listener that is shut is told as hung up, and then nothing is left to be done. */
+static long busy_ms(void) {
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+         (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+}
+static void epoll_of_a_listener_that_is_shut(void) {
+  for (int by_child = 0; by_child < 2; ++by_child) {
+    const int listener = listen_on(AF_INET);
+    const int epoll = epoll_create1(0);
+    SAY(add(epoll, listener, EPOLLIN, 'l'));
+    say_events("quiet", epoll, SOON_MS);
+    if (by_child) {
+      const pid_t child = fork();
+      if (child == 0) _exit(shutdown(listener, SHUT_RDWR));
+      int status = -1;
+      need(waitpid(child, &status, 0) == child, "waitpid");
+      SAY(status);
+      SAY(wait_for(listener, POLLIN));
+    } else {
+      SAY(shutdown(listener, SHUT_RD));
+      /* A UNIX socket that is shut is readable too. */
+      struct epoll_event event;
+      SAY(epoll_wait(epoll, &event, 1, LONG_MS));
+      SAY((event.events & EPOLLHUP) != 0);
+    }
+    SAY(accept(listener, NULL, NULL));
+    const long before = busy_ms();
+    sleep(1);
+    SAY(busy_ms() - before < 300);
+    close(listener), close(epoll);
+  }
+}
+
 /* Registered while it is still a fresh socket, as event loops do. */
 static void epoll_before_connecting(void) {
   const int listener = listen_on(AF_INET);
@@ -267,6 +376,104 @@ static void epoll_before_connecting(void) {
   SAY(send(server, "x", 1, 0));
   say_events("readable", epoll, LONG_MS);
   close(fd), close(server), close(listener), close(epoll);
+}
+
+/* By level, so that whatever such a socket was before would be told again and again. */
+static void epoll_by_level_before_connecting(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  const int epoll = epoll_create1(0);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  SAY(add(epoll, fd, EPOLLIN, 'c'));
+  SAY(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  const int server = accept(listener, NULL, NULL);
+  SAY(wait_for(fd, POLLOUT));
+  say_events("nothing came", epoll, SOON_MS);
+  SAY(change(epoll, fd, EPOLLIN | EPOLLOUT, 'd'));
+  say_events("writable", epoll, LONG_MS);
+  SAY(epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL));
+  say_events("forgotten", epoll, SOON_MS);
+  SAY(add(epoll, fd, EPOLLIN, 'e'));
+  SAY(send(server, "x", 1, 0));
+  say_events("readable", epoll, LONG_MS);
+  SAY(recv(fd, octets, 1, 0));
+  say_events("read", epoll, SOON_MS);
+  close(fd), close(server), close(listener), close(epoll);
+}
+
+/* A server that knows TCP alone: who comes by iWARP is sent away, who comes by TCP served. */
+static void serve_tcp(int words) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0), off = IWARP_MODE_OFF;
+  struct sockaddr_storage name = loopback(0);
+  setsockopt(fd, SOL_IWARP, IWARP_MODE, &off, sizeof off);
+  need(bind(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)) == 0, "bind");
+  need(listen(fd, 5) == 0, "listen");
+  name = name_of(fd);
+  send_word(words, ntohs(((struct sockaddr_in*)&name)->sin_port));
+  read_word(words); /* so that the client waits first */
+  for (;;) {
+    const int server = accept(fd, NULL, NULL);
+    const int comes = recv(server, octets, 3, MSG_WAITALL) == 3 && memcmp(octets, "hi!", 3) == 0;
+    if (comes) send(server, "yes", 3, 0);
+    if (comes) recv(server, octets, 1, 0);
+    close(server);
+    if (comes) return;
+  }
+}
+
+/* Under all its numbers the socket is one of TCP then, and under no other. */
+static void falling_back(int by_epoll) {
+  struct peer peer = start_peer(serve_tcp);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const struct sockaddr_storage name = loopback(peer_port(&peer));
+  const int epoll = epoll_create1(0);
+  SAY(add(epoll, fd, EPOLLOUT, 'c'));
+  SAY(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  const int first = fd;
+  fd = dup(first);
+  SAY(close(first));
+  SAY(dup2(epoll, first) == first); /* the number leads elsewhere */
+  SAY(add(epoll, fd, EPOLLOUT, 'd'));
+  send_word(peer.words, 1);
+  struct epoll_event event;
+  SAY(by_epoll ? epoll_wait(epoll, &event, 1, LONG_MS) : wait_for(fd, POLLOUT));
+  int error = -1;
+  socklen_t size = sizeof error;
+  SAY(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size));
+  SAY(error);
+  fcntl(fd, F_SETFL, 0);
+  SAY(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  SAY(send(fd, "hi!", 3, 0));
+  SAY(recv(fd, octets, 3, MSG_WAITALL));
+  SAY(epoll_ctl(first, EPOLL_CTL_DEL, fd, NULL));
+  close(fd), close(first), close(epoll);
+  SAY(end_peer(&peer));
+}
+static void falls_back_in_poll(void) {
+  falling_back(0);
+}
+static void falls_back_in_epoll(void) {
+  falling_back(1);
+}
+
+/* Nobody listens, by neither. */
+static void connecting_to_nobody(void) {
+  const int bound = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_storage name = loopback(0);
+  need(bind(bound, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)) == 0, "bind");
+  name = name_of(bound);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int epoll = epoll_create1(0);
+  SAY(add(epoll, fd, EPOLLIN | EPOLLOUT, 'c'));
+  if (connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)) < 0 &&
+      errno == EINPROGRESS) {
+    struct epoll_event event;
+    need(epoll_wait(epoll, &event, 1, LONG_MS) == 1, "epoll_wait");
+    socklen_t size = sizeof errno;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &errno, &size);
+  }
+  SAY(errno == ECONNREFUSED); /* the kernel may say so at once */
+  close(fd), close(bound), close(epoll);
 }
 
 /* Threads that wait for one set by one-shot: each arrival wakes one, and none is lost. Another
@@ -389,12 +596,19 @@ const struct test_case ready_cases[] = {
     {"polling", polling},
     {"polling_a_listener", polling_a_listener},
     {"selecting", selecting},
+    {"odd_times", odd_times},
     {"epoll_by_level", epoll_by_level},
     {"epoll_by_edge", epoll_by_edge},
+    {"epoll_edges_of_who_does_not_read", epoll_edges_of_who_does_not_read},
     {"epoll_edge_of_a_writer", epoll_edge_of_a_writer},
     {"epoll_one_shot", epoll_one_shot},
     {"epoll_of_all_kinds", epoll_of_all_kinds},
+    {"epoll_of_a_listener_that_is_shut", epoll_of_a_listener_that_is_shut},
     {"epoll_before_connecting", epoll_before_connecting},
+    {"epoll_by_level_before_connecting", epoll_by_level_before_connecting},
+    {"falls_back_in_poll", falls_back_in_poll},
+    {"falls_back_in_epoll", falls_back_in_epoll},
+    {"connecting_to_nobody", connecting_to_nobody},
     {"epoll_and_dup", epoll_and_dup},
     {"epoll_by_several_threads", epoll_by_several_threads},
     {"epoll_in_time", epoll_in_time},

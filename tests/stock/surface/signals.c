@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 static char octets[65536];
 static volatile sig_atomic_t alarms;
@@ -173,6 +174,41 @@ static void a_long_write_is_interrupted(void) {
   close_pair(&pair);
 }
 
+/* Wherever in a call the signal comes. */
+static void leave_at_once(int number) {
+  (void)number;
+  _exit(7);
+}
+static void ended_by_a_handler(void) {
+  long well = 0;
+  for (int i = 0; i < 40; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      struct pair pair = open_ipv4_pair();
+      signal(SIGALRM, leave_at_once);
+      const struct itimerval soon = {{0, 0}, {0, 3000 + 100 * i}};
+      need(setitimer(ITIMER_REAL, &soon, NULL) == 0, "setitimer");
+      for (;;) {
+        send(pair.client, octets, 100, MSG_DONTWAIT);
+        recv(pair.server, octets, sizeof octets, MSG_DONTWAIT);
+      }
+    }
+    int status = -1;
+    pid_t ended = 0;
+    for (int ms = 0; ms < PATIENCE_S * 1000 && ended == 0; ++ms) {
+      ended = waitpid(child, &status, WNOHANG);
+      if (ended == 0) usleep(1000);
+    }
+    if (ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 7) ++well;
+    if (ended == 0) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      break;
+    }
+  }
+  SAY(well);
+}
+
 static void ignored(void) {
   struct pair pair = open_ipv4_pair();
   signal(SIGALRM, SIG_IGN);
@@ -189,6 +225,7 @@ const struct test_case signals_cases[] = {
     {"restarted", restarted},
     {"let_in_while_waiting", let_in_while_waiting},
     {"a_long_write_is_interrupted", a_long_write_is_interrupted},
+    {"ended_by_a_handler", ended_by_a_handler},
     {"ignored", ignored},
     {NULL, NULL},
 };

@@ -1,11 +1,12 @@
 /* The cases' common ground, and main.
 
-   usage: stock_surface --list | FAMILY.CASE
+   usage: [SURFACE_ADDRESS=own address] stock_surface --list | FAMILY.CASE
    Exit status 0: the case came to its end, whatever it printed. The last line on stderr says
    whether its sockets were in IWARP_MODE. */
 #define _GNU_SOURCE
 #include "surface.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <weft/sockets.h>
@@ -144,7 +145,9 @@ struct sockaddr_storage loopback(int port) {
   struct sockaddr_in* four = (struct sockaddr_in*)&address;
   memset(&address, 0, sizeof address);
   four->sin_family = AF_INET;
-  four->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  /* An RNIC need not serve the loopback: then it is this machine's address at the RNIC. */
+  const char* instead = getenv("SURFACE_ADDRESS");
+  four->sin_addr.s_addr = instead != NULL ? inet_addr(instead) : htonl(INADDR_LOOPBACK);
   four->sin_port = htons((uint16_t)port);
   return address;
 }

@@ -4,6 +4,7 @@
 #include <link.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 
 #include <array>
@@ -13,6 +14,7 @@
 
 #include "front/sockets/addresses.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/preload/epoll_sets.h"
 #include "front/sockets/preload/rules.h"
 
@@ -68,48 +70,34 @@ bool is_short(int code) {
   return code == ENOMEM || code == ENOBUFS || code == EMFILE || code == ENFILE;
 }
 
-/// Tells all epoll sets again what they knew of this number. With the mutex held.
-void register_again(Candidate& candidate, int fd) {
-  for (auto& [epoll, event] : candidate.registered) {
+/// Takes the number out of all epoll sets that still have it, before it leads to something else:
+/// they would go on telling of what it led to. With the mutex held.
+void unregister(Candidate& candidate, int fd) {
+  std::erase_if(candidate.registered, [&](const auto& entry) {
+    const auto [epoll, number] = entry.first;
+    return number == fd && kernel::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr) != 0;
+  });
+}
+
+/// Tells them again what they knew of it. With the mutex held. True: there are some.
+bool register_again(Candidate& candidate, int fd) {
+  bool any = false;
+  for (const auto& [which, event] : candidate.registered) {
+    const auto [epoll, number] = which;
+    if (number != fd) continue;
     epoll_event copy = event;
     kernel::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &copy);
     epoll_sets.mark(epoll);
+    any = true;
   }
+  return any;
 }
 
-/// What the program set on the TCP socket and a stream over RDMA knows too.
-void copy_options(int from, Socket& to) {
-  constexpr std::array<std::pair<int, int>, 8> kNames{{{SOL_SOCKET, SO_REUSEADDR},
-                                                       {SOL_SOCKET, SO_KEEPALIVE},
-                                                       {SOL_SOCKET, SO_LINGER},
-                                                       {SOL_SOCKET, SO_RCVTIMEO},
-                                                       {SOL_SOCKET, SO_SNDTIMEO},
-                                                       {IPPROTO_TCP, TCP_NODELAY},
-                                                       {IPPROTO_IPV6, IPV6_V6ONLY},
-                                                       {SOL_SOCKET, SO_OOBINLINE}}};
-  for (const auto& [level, name] : kNames) {
-    std::array<std::uint8_t, 32> value{};
-    socklen_t octets = value.size();
-    if (kernel::getsockopt(from, level, name, value.data(), &octets) == 0) {
-      set_option(to, level, name, value.data(), octets);
-    }
-  }
-  // These are only told again.
-  constexpr std::array<std::pair<int, int>, 7> kTold{{{SOL_SOCKET, SO_REUSEPORT},
-                                                      {SOL_SOCKET, SO_PRIORITY},
-                                                      {IPPROTO_IP, IP_TOS},
-                                                      {IPPROTO_TCP, TCP_KEEPIDLE},
-                                                      {IPPROTO_TCP, TCP_KEEPINTVL},
-                                                      {IPPROTO_TCP, TCP_KEEPCNT},
-                                                      {IPPROTO_TCP, TCP_USER_TIMEOUT}}};
-  std::lock_guard lock(to.options_mutex);
-  for (const auto& option : kTold) {
-    std::vector<std::uint8_t> value(sizeof(int));
-    socklen_t octets = sizeof(int);
-    if (kernel::getsockopt(from, option.first, option.second, value.data(), &octets) == 0) {
-      to.options[option] = std::move(value);
-    }
-  }
+/// Not one that fell back to TCP before.
+bool is_unused(int fd) {
+  std::uint8_t state = 0;  // the first octet of it
+  socklen_t octets = sizeof state;
+  return kernel::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &state, &octets) == 0 && state == TCP_CLOSE;
 }
 
 /// Puts a socket of ours under the number; the TCP socket stays in candidate.kept.
@@ -120,7 +108,7 @@ SocketPtr switch_over(int fd, Candidate& candidate) {
   if (kernel::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &octets) != 0) return nullptr;
   if (octets_of(bound.ss_family) == 0) return nullptr;
   const auto socket = std::make_shared<Socket>(bound.ss_family);
-  copy_options(fd, *socket);
+  if (!carry_options(fd, *socket)) return nullptr;
   socket->size().operations = candidate.operations;
   // It goes on holding its port, in a way that lets the connection manager have it too.
   const int on = 1;
@@ -131,35 +119,50 @@ SocketPtr switch_over(int fd, Candidate& candidate) {
     return nullptr;
   };
   if (port != 0 && !socket->bind(reinterpret_cast<const sockaddr&>(bound))) return give_up();
-  const int kept = kernel::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  const int kept = kernel::out_of_the_way(kernel::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (kept < 0) return give_up();
   const int flags = ((kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? SOCK_CLOEXEC : 0) |
                     ((kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 ? SOCK_NONBLOCK : 0);
+  unregister(candidate, fd);
   if (enter(socket, flags, fd) < 0) {
+    const int code = errno;
+    register_again(candidate, fd);
     kernel::close(kept);
+    errno = code;
     return give_up();
   }
   candidate.kept = kept;
-  if (!candidate.registered.empty()) socket->watch();
-  register_again(candidate, fd);
+  if (register_again(candidate, fd)) socket->watch();
   return socket;
 }
 
-/// The TCP socket again, under the same number.
-void switch_back(int fd, const SocketPtr& socket, Candidate& candidate) {
+/// The TCP socket again, under all numbers that still lead to ours.
+void switch_back(const SocketPtr& socket, Candidate& candidate) {
   std::lock_guard lock(candidate.mutex);
   if (candidate.kept < 0) return;
-  sockets().take(fd);
-  socket->remove_number(fd);
-  const bool cloexec = (kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
   const bool nonblocking = socket->nonblocking;
   const long flags = kernel::fcntl(candidate.kept, F_GETFL);
   kernel::fcntl(candidate.kept, F_SETFL,
                 nonblocking ? flags | O_NONBLOCK : flags & ~long{O_NONBLOCK});
-  kernel::dup3(candidate.kept, fd, cloexec ? O_CLOEXEC : 0);
+  for (const int fd : socket->numbers()) {
+    const bool replaced = sockets().take_from(fd, socket, [&] {
+      unregister(candidate, fd);
+      const bool cloexec = (kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+      kernel::dup3(candidate.kept, fd, cloexec ? O_CLOEXEC : 0);
+      register_again(candidate, fd);
+    });
+    if (replaced) socket->remove_number(fd);
+  }
   kernel::close(candidate.kept);
   candidate.kept = -1;
-  register_again(candidate, fd);
+}
+
+/// The same attempt by TCP. False: that is over at once, and no better.
+bool connect_kept(Candidate& candidate, const sockaddr_storage& target) {
+  std::lock_guard lock(candidate.mutex);
+  const auto* address = reinterpret_cast<const sockaddr*>(&target);
+  return kernel::connect(candidate.kept, address, octets_of(target.ss_family)) == 0 ||
+         errno == EINPROGRESS;
 }
 
 void drop_kept(Candidate& candidate) {
@@ -175,12 +178,18 @@ Candidate::~Candidate() {
 }
 
 FdTable<Candidate>& candidates() {
-  static auto* table = new FdTable<Candidate>;
+  static auto* table = [] {
+    // As of sockets(): a child's is of a moment when nobody was in it.
+    pthread_atfork([] { candidates().lock_all(); }, [] { candidates().unlock_all(); },
+                   [] { candidates().unlock_all(); });
+    return new FdTable<Candidate>;
+  }();
   return *table;
 }
 
-void consider(int fd) {
-  candidates().set(fd, std::make_shared<Candidate>());
+bool consider(int fd) {
+  return attempt([&] { candidates().set(fd, std::make_shared<Candidate>()); }) &&
+         candidates().has(fd);
 }
 
 bool is_programs(const void* return_address) {
@@ -197,13 +206,14 @@ void note_epoll(int fd, int epoll, int operation, const epoll_event* event) {
   if (candidate == nullptr) return;
   std::lock_guard lock(candidate->mutex);
   if (operation == EPOLL_CTL_DEL) {
-    candidate->registered.erase(epoll);
+    candidate->registered.erase({epoll, fd});
   } else if (event != nullptr) {
-    candidate->registered[epoll] = *event;
+    // Without memory it is not told again, should the socket be switched.
+    attempt([&] { candidate->registered[{epoll, fd}] = *event; });
   }
 }
 
-int set_mode(int fd, const void* value, socklen_t octets) {
+int set_mode(int fd, const void* value, socklen_t octets) try {
   int mode = 0;
   if (value == nullptr || octets < sizeof mode) return errno = EINVAL, -1;
   std::memcpy(&mode, value, sizeof mode);
@@ -215,12 +225,14 @@ int set_mode(int fd, const void* value, socklen_t octets) {
   size = sizeof family;
   kernel::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
   if (type != SOCK_STREAM || octets_of(family) == 0) return errno = EOPNOTSUPP, -1;
-  if (!candidates().has(fd)) consider(fd);
+  if (!candidates().has(fd) && !consider(fd)) return no_memory();
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr) return errno = ENOMEM, -1;
   std::lock_guard lock(candidate->mutex);
   candidate->mode = mode;
   return 0;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 int get_mode(int fd, void* value, socklen_t* octets) {
@@ -231,13 +243,13 @@ int get_mode(int fd, void* value, socklen_t* octets) {
   return 0;
 }
 
-std::optional<int> listen_switched(int fd, int backlog) {
+std::optional<int> listen_switched(int fd, int backlog) try {
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr) return {};
   sockaddr_storage bound{};
   socklen_t octets = sizeof bound;
   if (kernel::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &octets) != 0) return {};
-  if (!wants(*candidate, reinterpret_cast<const sockaddr&>(bound))) return {};
+  if (!wants(*candidate, reinterpret_cast<const sockaddr&>(bound)) || !is_unused(fd)) return {};
   const SocketPtr socket = switch_over(fd, *candidate);
   if (socket == nullptr) {
     if (may_fall_back(*candidate)) return {};
@@ -248,16 +260,18 @@ std::optional<int> listen_switched(int fd, int backlog) {
     return 0;
   }
   const int code = errno;
-  switch_back(fd, socket, *candidate);
+  switch_back(socket, *candidate);
   socket->close(false);
   if (code != EADDRINUSE && may_fall_back(*candidate)) return {};
   return errno = code, -1;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t octets) {
+std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t octets) try {
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr || address == nullptr || octets < octets_of(address->sa_family) ||
-      octets_of(address->sa_family) == 0 || !wants(*candidate, *address)) {
+      octets_of(address->sa_family) == 0 || !wants(*candidate, *address) || !is_unused(fd)) {
     return {};
   }
   const bool falls_back = may_fall_back(*candidate);
@@ -271,11 +285,15 @@ std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t o
   if (socket->nonblocking && falls_back) {
     sockaddr_storage target{};
     std::memcpy(&target, address, octets_of(address->sa_family));
-    // In the service's thread, when iWARP has failed: the same attempt by TCP.
-    socket->set_fallback([fd, candidate, target](const SocketPtr& refused) {
-      switch_back(fd, refused, *candidate);
-      kernel::connect(fd, reinterpret_cast<const sockaddr*>(&target), octets_of(target.ss_family));
-      refused->close(false);
+    socket->set_settle([candidate, target](const SocketPtr& settled) {
+      const bool goes_on =
+          settled->is_refused() && settled->may_fall_back() && connect_kept(*candidate, target);
+      if (goes_on) {
+        switch_back(settled, *candidate);
+      } else {
+        drop_kept(*candidate);
+      }
+      return goes_on;
     });
   }
   const int result = connect(*socket, address, octets);
@@ -287,9 +305,11 @@ std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t o
   if (code == EINPROGRESS || code == EINTR) return errno = code, -1;
   // What is short here, TCP would hide; who refuses by iWARP's own word is not asked again.
   if (!falls_back || is_short(code) || !socket->may_fall_back()) return errno = code, -1;
-  switch_back(fd, socket, *candidate);
+  switch_back(socket, *candidate);
   socket->close(false);
   return {};
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 }  // namespace weft::sockets

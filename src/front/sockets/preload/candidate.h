@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include <weft/sockets.h>
 
@@ -23,7 +24,7 @@ struct Candidate {
   std::mutex mutex;
   // With mutex held.
   std::optional<int> mode;                ///< as the program set it; empty: by the rules
-  std::map<int, epoll_event> registered;  ///< by the epoll descriptor
+  std::map<std::pair<int, int>, epoll_event> registered;  ///< by the epoll descriptor and ours
   std::uint16_t operations = IWARP_OPERATIONS_DEFAULT;
   int kept = -1;  ///< the TCP socket of one that is switched and may fall back
   ~Candidate();
@@ -31,8 +32,8 @@ struct Candidate {
 
 FdTable<Candidate>& candidates();
 
-/// Remembers a TCP socket that the program made.
-void consider(int fd);
+/// Remembers a TCP socket that the program made. False: no memory, or too large a number.
+bool consider(int fd);
 /// Whether a call of this address comes from the program, not from a library of ours.
 bool is_programs(const void* return_address);
 

@@ -10,6 +10,7 @@
 #include "front/sockets/addresses.h"
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/preload/candidate.h"
 #include "front/sockets/preload/operations_option.h"
 #include "front/sockets/remote_key.h"
@@ -80,7 +81,7 @@ Socket* find(int fd) {
 }
 
 ssize_t transfer(int fd, bool reads, const iovec* local, int count, const iwarp_remote* remote,
-                 std::uint64_t offset) {
+                 std::uint64_t offset) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   if (remote == nullptr || count < 0) return fail(EINVAL);
@@ -90,10 +91,12 @@ ssize_t transfer(int fd, bool reads, const iovec* local, int count, const iwarp_
       *socket, reads, {local, static_cast<std::size_t>(count)},
       {remote->address, remote->octets, remote->key, remote->rights}, offset);
   return moved ? static_cast<ssize_t>(*moved) : fail(moved);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 int post(int fd, bool reads, const iovec* local, int count, const iwarp_remote* remote,
-         std::uint64_t offset, std::uint64_t context) {
+         std::uint64_t offset, std::uint64_t context) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   if (remote == nullptr || count < 0) return fail(EINVAL);
@@ -101,9 +104,11 @@ int post(int fd, bool reads, const iovec* local, int count, const iwarp_remote* 
   return answer(SocketMemory::post_transfer(
       *socket, reads, {local, static_cast<std::size_t>(count)},
       {remote->address, remote->octets, remote->key, remote->rights}, offset, context));
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-int take(int fd, iwarp_completion* completions, int count, int wait_ms) {
+int take(int fd, iwarp_completion* completions, int count, int wait_ms) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   if (count < 1) return fail(EINVAL);
@@ -112,11 +117,13 @@ int take(int fd, iwarp_completion* completions, int count, int wait_ms) {
   const auto taken =
       SocketMemory::collect(*socket, {completions, static_cast<std::size_t>(count)}, wait_ms);
   return taken ? *taken : fail(taken);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 }  // namespace
 
-int set_operations(int fd, const void* value, socklen_t octets) {
+int set_operations(int fd, const void* value, socklen_t octets) try {
   int wanted = 0;
   if (value == nullptr || octets < sizeof wanted) return fail(EINVAL);
   std::memcpy(&wanted, value, sizeof wanted);
@@ -129,12 +136,14 @@ int set_operations(int fd, const void* value, socklen_t octets) {
   size = sizeof family;
   kernel::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
   if (type != SOCK_STREAM || octets_of(family) == 0) return fail(EOPNOTSUPP);
-  if (!candidates().has(fd)) consider(fd);
+  if (!candidates().has(fd) && !consider(fd)) return no_memory();
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr) return fail(ENOMEM);
   std::lock_guard lock(candidate->mutex);
   candidate->operations = static_cast<std::uint16_t>(wanted);
   return 0;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 int get_operations(int fd, void* value, socklen_t* octets) {
@@ -158,19 +167,23 @@ int get_operations(int fd, void* value, socklen_t* octets) {
 using namespace weft::sockets;
 
 // Memory.
-WEFT_EXPORT int iwarp_register(int fd, void* memory, size_t octets, int rights) {
+WEFT_EXPORT int iwarp_register(int fd, void* memory, size_t octets, int rights) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   const auto number = SocketMemory::add_region(*socket, memory, octets, rights);
   return number ? *number : fail(number);
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-WEFT_EXPORT int iwarp_deregister(int fd, int region) {
+WEFT_EXPORT int iwarp_deregister(int fd, int region) try {
   Socket* socket = find(fd);
   return socket == nullptr ? -1 : answer(SocketMemory::remove_region(*socket, region));
+} catch (const std::exception&) {
+  return no_memory();
 }
 
-WEFT_EXPORT int iwarp_export(int fd, int region, iwarp_key* key) {
+WEFT_EXPORT int iwarp_export(int fd, int region, iwarp_key* key) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   if (key == nullptr) return fail(EFAULT);
@@ -179,6 +192,8 @@ WEFT_EXPORT int iwarp_export(int fd, int region, iwarp_key* key) {
   const auto octets = encode_key(*memory);
   std::copy(octets.begin(), octets.end(), key->octets);
   return 0;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 WEFT_EXPORT int iwarp_import(const iwarp_key* key, iwarp_remote* remote) {
@@ -193,13 +208,15 @@ WEFT_EXPORT void iwarp_key_to_text(const iwarp_key* key, char* text) {
   key_to_text({key->octets, kKeyOctets}, text);
 }
 
-WEFT_EXPORT int iwarp_key_from_text(const char* text, iwarp_key* key) {
+WEFT_EXPORT int iwarp_key_from_text(const char* text, iwarp_key* key) try {
   if (text == nullptr || key == nullptr) return fail(EFAULT);
   const auto octets = key_from_text(text);
   if (!octets) return fail(octets);
   if (const auto memory = parse_key(*octets); !memory) return fail(memory);
   std::copy(octets->begin(), octets->end(), key->octets);
   return 0;
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 // Reads and writes.
@@ -248,12 +265,14 @@ WEFT_EXPORT int iwarp_post_read(int fd, void* to, size_t octets, const iwarp_rem
 }
 
 // The stream.
-WEFT_EXPORT int iwarp_post_sendv(int fd, const iovec* from, int count, std::uint64_t context) {
+WEFT_EXPORT int iwarp_post_sendv(int fd, const iovec* from, int count, std::uint64_t context) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   if (count < 0) return fail(EINVAL);
   if (from == nullptr && count != 0) return fail(EFAULT);
   return answer(SocketMemory::post_send(*socket, {from, static_cast<std::size_t>(count)}, context));
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 WEFT_EXPORT int iwarp_post_send(int fd, const void* from, size_t octets, std::uint64_t context) {
@@ -261,12 +280,15 @@ WEFT_EXPORT int iwarp_post_send(int fd, const void* from, size_t octets, std::ui
   return iwarp_post_sendv(fd, &part, 1, context);
 }
 
-WEFT_EXPORT int iwarp_post_recv(int fd, void* to, size_t octets, int flags, std::uint64_t context) {
+WEFT_EXPORT int iwarp_post_recv(int fd, void* to, size_t octets, int flags,
+                                std::uint64_t context) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   if ((flags & ~MSG_WAITALL) != 0) return fail(EINVAL);
   if (to == nullptr && octets != 0) return fail(EFAULT);
   return answer(SocketMemory::post_receive(*socket, {to, octets}, flags != 0, context));
+} catch (const std::exception&) {
+  return no_memory();
 }
 
 // Completions.
@@ -278,9 +300,11 @@ WEFT_EXPORT int iwarp_wait(int fd, iwarp_completion* completions, int count, int
   return take(fd, completions, count, timeout_ms);
 }
 
-WEFT_EXPORT int iwarp_completion_fd(int fd) {
+WEFT_EXPORT int iwarp_completion_fd(int fd) try {
   Socket* socket = find(fd);
   if (socket == nullptr) return -1;
   const auto made = SocketMemory::completion_fd(*socket);
   return made ? *made : fail(made);
+} catch (const std::exception&) {
+  return no_memory();
 }

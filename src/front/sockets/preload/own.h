@@ -30,6 +30,12 @@ inline SocketPtr inherited(int fd) {
   return socket;
 }
 
+/// Looks for errors of a connection that another process carries: there are none, and a UNIX socket
+/// would give octets.
+inline bool looks_for_errors(int fd, int flags) {
+  return (flags & MSG_ERRQUEUE) != 0 && inherited(fd) != nullptr;
+}
+
 inline int fail(int code) {
   errno = code;
   return -1;

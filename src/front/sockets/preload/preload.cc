@@ -27,6 +27,7 @@
 #include "front/sockets/calls.h"
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/no_memory.h"
 #include "front/sockets/preload/candidate.h"
 #include "front/sockets/preload/epoll_sets.h"
 #include "front/sockets/preload/libc.h"
@@ -44,13 +45,16 @@ using weft_sockets::fail;
 using weft_sockets::find;
 using weft_sockets::inherited;
 using weft_sockets::is_ours;
+using weft_sockets::looks_for_errors;
 using weft_sockets::receive_octets;
 using weft_sockets::send_octets;
 using weft_sockets::SocketPtr;
 
 /// A socket that this process was executed with, of another's; `shown`: what the kernel says it is.
 SocketPtr executed_with(int fd, const sockaddr& shown) {
-  return shown.sa_family == AF_UNIX ? weft_sockets::adopt(fd) : nullptr;
+  SocketPtr came;
+  if (shown.sa_family == AF_UNIX) weft_sockets::attempt([&] { came = weft_sockets::adopt(fd); });
+  return came;
 }
 
 int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* address,
@@ -68,7 +72,10 @@ ssize_t send_vector(weft_sockets::Socket& socket, const iovec* vector, std::size
 int share(int from, int to) {
   if (to < 0 || from == to) return to;
   if (const SocketPtr socket = weft_sockets::sockets().find(from); socket != nullptr) {
-    if (find(from) != nullptr) socket->add_number(to);
+    if (find(from) != nullptr && !weft_sockets::attempt([&] { socket->add_number(to); })) {
+      libc::close(to);
+      return weft_sockets::no_memory();
+    }
     weft_sockets::sockets().set(to, socket);
   }
   if (auto candidate = candidates().find(from); candidate != nullptr) {
@@ -136,9 +143,19 @@ bool any_ours(int count, const fd_set* a, const fd_set* b, const fd_set* c) {
 }
 
 /// That the kernel would wait for.
-bool is_time(const timespec& wait) {
-  return wait.tv_sec >= 0 && wait.tv_nsec >= 0 && wait.tv_nsec < 1'000'000'000 &&
-         (wait.tv_sec != 0 || wait.tv_nsec != 0);
+bool is_long(const timespec& wait) {
+  return weft_sockets::is_time(wait) && (wait.tv_sec != 0 || wait.tv_nsec != 0);
+}
+
+/// As select has it: any number of microseconds.
+timespec time_of(const timeval& timeout) {
+  timespec wait{0, timeout.tv_usec % 1'000'000 * 1000};
+  if (timeout.tv_sec < 0 || timeout.tv_usec < 0) {
+    wait.tv_sec = -1;
+  } else if (__builtin_add_overflow(timeout.tv_sec, timeout.tv_usec / 1'000'000, &wait.tv_sec)) {
+    wait.tv_sec = weft_sockets::kForEverS;
+  }
+  return wait;
 }
 
 std::optional<int> wait_in_ours(int epoll, epoll_event* events, int count, int timeout_ms,
@@ -162,8 +179,10 @@ WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
   const bool is_tcp = weft_sockets::octets_of(domain) != 0 &&
                       (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
   if (fd >= 0 && is_tcp && weft_sockets::has_rules() &&
-      weft_sockets::is_programs(__builtin_return_address(0))) {
-    weft_sockets::consider(fd);
+      weft_sockets::is_programs(__builtin_return_address(0)) && !weft_sockets::consider(fd) &&
+      fd < weft_sockets::kNumbersMax) {
+    libc::close(fd);
+    return weft_sockets::no_memory();
   }
   return fd;
 }
@@ -330,6 +349,7 @@ WEFT_EXPORT ssize_t writev(int fd, const iovec* vector, int count) {
 }
 WEFT_EXPORT ssize_t recv(int fd, void* to, size_t octets, int flags) {
   const SocketPtr socket = find(fd);
+  if (looks_for_errors(fd, flags)) return fail(EAGAIN);
   if (socket == nullptr) return libc::recv(fd, to, octets, flags);
   return receive_octets(*socket, to, octets, flags);
 }
@@ -341,6 +361,7 @@ WEFT_EXPORT ssize_t send(int fd, const void* from, size_t octets, int flags) {
 WEFT_EXPORT ssize_t recvfrom(int fd, void* to, size_t octets, int flags, sockaddr* address,
                              socklen_t* address_octets) {
   const SocketPtr socket = find(fd);
+  if (looks_for_errors(fd, flags)) return fail(EAGAIN);
   if (socket == nullptr) return libc::recvfrom(fd, to, octets, flags, address, address_octets);
   if (address != nullptr && address_octets != nullptr) *address_octets = 0;
   return receive_octets(*socket, to, octets, flags);
@@ -353,6 +374,7 @@ WEFT_EXPORT ssize_t sendto(int fd, const void* from, size_t octets, int flags,
 }
 WEFT_EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) {
   const SocketPtr socket = find(fd);
+  if (looks_for_errors(fd, flags)) return fail(EAGAIN);
   if (socket == nullptr) return libc::recvmsg(fd, message, flags);
   return weft_sockets::receive_message(*socket, message, flags);
 }
@@ -408,10 +430,10 @@ WEFT_EXPORT int select(int count, fd_set* readable, fd_set* writable, fd_set* ex
   if (timeout == nullptr) {
     return weft_sockets::select(count, readable, writable, exceptional, nullptr);
   }
-  timespec wait{timeout->tv_sec + timeout->tv_usec / 1'000'000,
-                timeout->tv_usec % 1'000'000 * 1000};
+  const timespec whole = time_of(*timeout);
+  timespec wait = whole;
   const int ready = weft_sockets::select(count, readable, writable, exceptional, &wait);
-  *timeout = {wait.tv_sec, wait.tv_nsec / 1000};
+  if (weft_sockets::is_time(whole)) *timeout = {wait.tv_sec, wait.tv_nsec / 1000};
   return ready;
 }
 WEFT_EXPORT int pselect(int count, fd_set* readable, fd_set* writable, fd_set* exceptional,
@@ -451,7 +473,7 @@ WEFT_EXPORT int epoll_pwait(int epoll, epoll_event* events, int count, int timeo
 }
 WEFT_EXPORT int epoll_pwait2(int epoll, epoll_event* events, int count, const timespec* wait,
                              const sigset_t* mask) {
-  if (epoll_sets.has(epoll) && (wait == nullptr || is_time(*wait))) {
+  if (epoll_sets.has(epoll) && (wait == nullptr || is_long(*wait))) {
     const auto found = weft_sockets::epoll_wait(epoll, events, count, wait, mask);
     if (found) return *found;
   }
@@ -493,12 +515,14 @@ WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
     if (name == IWARP_OPERATIONS) return weft_sockets::set_operations(fd, value, octets);
     return name == IWARP_MODE ? weft_sockets::set_mode(fd, value, octets) : fail(ENOPROTOOPT);
   }
+  // A socket that may yet be switched cannot keep what it was promised then.
+  if (level == SOL_SOCKET && name == SO_ZEROCOPY && candidates().has(fd)) return fail(EOPNOTSUPP);
   SocketPtr socket = find(fd);
   if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
   if (socket == nullptr) {
     const int result = libc::setsockopt(fd, level, name, value, octets);
     if (result == 0 || !is_foreign_to_unix(level)) return result;
-    socket = weft_sockets::adopt(fd);
+    weft_sockets::attempt([&] { socket = weft_sockets::adopt(fd); });
     if (socket == nullptr) return fail(EOPNOTSUPP);
   }
   return weft_sockets::set_option(*socket, level, name, value, octets);
@@ -514,7 +538,7 @@ WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* 
   if (socket == nullptr) {
     const int result = libc::getsockopt(fd, level, name, value, octets);
     if (result == 0 || !is_foreign_to_unix(level)) return result;
-    socket = weft_sockets::adopt(fd);
+    weft_sockets::attempt([&] { socket = weft_sockets::adopt(fd); });
     if (socket == nullptr) return fail(EOPNOTSUPP);
   }
   return weft_sockets::get_option(*socket, level, name, value, octets);

@@ -180,19 +180,17 @@ WEFT_EXPORT int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
 /// As the kernel has it, `limit` is looked at between messages only.
 WEFT_EXPORT int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* limit) {
   const SocketPtr socket = find(fd);
+  if (weft_sockets::looks_for_errors(fd, flags)) return fail(EAGAIN);
   if (socket == nullptr) return libc::recvmmsg(fd, messages, count, flags, limit);
-  auto last = weft_sockets::Clock::time_point::max();
-  if (limit != nullptr) {
-    last = weft_sockets::Clock::now() + std::chrono::seconds(limit->tv_sec) +
-           std::chrono::nanoseconds(limit->tv_nsec);
-  }
+  if (limit != nullptr && !weft_sockets::is_time(*limit)) return fail(EINVAL);
+  const weft_sockets::Deadline last = weft_sockets::deadline_after(limit);
   int how = flags & ~MSG_WAITFORONE;
   for (unsigned i = 0; i < count; ++i) {
     const ssize_t got = weft_sockets::receive_message(*socket, &messages[i].msg_hdr, how);
     if (got < 0) return i != 0 ? static_cast<int>(i) : -1;
     messages[i].msg_len = static_cast<unsigned>(got);
     if ((flags & MSG_WAITFORONE) != 0) how |= MSG_DONTWAIT;
-    if (limit != nullptr && weft_sockets::Clock::now() >= last) return static_cast<int>(i + 1);
+    if (last && weft_sockets::Clock::now() >= *last) return static_cast<int>(i + 1);
   }
   return static_cast<int>(count);
 }

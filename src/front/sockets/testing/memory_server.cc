@@ -171,6 +171,19 @@ void serve(int tell) {
   }
 }
 
+int ServerProcess::try_to_connect() const {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int mode = IWARP_MODE_REQUIRED;
+  const sockaddr_in address = loopback(port_);
+  if (fd >= 0 && ::setsockopt(fd, SOL_IWARP, IWARP_MODE, &mode, sizeof mode) == 0 &&
+      ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    return fd;
+  }
+  const int code = errno;
+  if (fd >= 0) ::close(fd);
+  return errno = code, -1;
+}
+
 ServerProcess::ServerProcess() {
   int ends[2];
   need(::pipe2(ends, O_CLOEXEC) == 0, "pipe");

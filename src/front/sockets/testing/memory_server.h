@@ -46,6 +46,8 @@ class ServerProcess {
   int pid() const { return pid_; }
   /// A socket connected to it, in IWARP_MODE_REQUIRED. `operations`: 0 for the default.
   int connect(int operations = 0) const;
+  /// The same, or -1 and errno.
+  int try_to_connect() const;
 
  private:
   int pid_ = -1;

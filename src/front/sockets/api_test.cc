@@ -215,6 +215,9 @@ TEST_F(ApiTest, ThePeersEndEndsPostedReceives) {
 TEST_F(ApiTest, AShutSocketSendsNoMore) {
   ASSERT_EQ(::shutdown(fd, SHUT_WR), 0);
   EXPECT_FAILS(EPIPE, iwarp_post_send(fd, memory.data(), 1, 0));
+  char octet = 0;
+  ASSERT_EQ(::recv(fd, &octet, 1, 0), 0);  // it is over
+  EXPECT_FAILS(EPIPE, iwarp_post_send(fd, memory.data(), 1, 0));
 }
 
 // Waiting.

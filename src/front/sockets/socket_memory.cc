@@ -159,9 +159,11 @@ Result<void> SocketMemory::post_transfer(Socket& socket, bool reads, std::span<c
 Result<void> SocketMemory::post_send(Socket& socket, std::span<const iovec> local,
                                      std::uint64_t context) {
   std::lock_guard lock(socket.mutex_);
-  auto self = open(socket);
+  auto self = of(socket);
   if (!self) return self.error();
-  if (!socket.stream().sending()) return Error{EPIPE, "shut for writing"};
+  const Stream& stream = socket.stream();
+  if (stream.write_closed()) return Error{EPIPE, "shut for writing"};
+  if (stream.ended()) return (*self)->ended_error(stream);
   if (auto posted = (*self)->operations_.post_send(local, context); !posted) return posted;
   (*self)->advance(socket.stream());
   return {};

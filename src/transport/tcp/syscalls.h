@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/number_gate.h"
+
 namespace weft::transport::raw {
 
 /// Makes the call; again after EINTR. Returns its result, or minus the errno. Never cancels, never
@@ -31,6 +33,7 @@ long call(long number, Arguments... arguments) {
 
 /// Gives `fd` a number above those of the program, which gets the lowest and may count on few: a
 /// connection of its verbs takes none of them. Returns the number, and what is no descriptor as is.
+/// With the NumberGate passed since before `fd` was there.
 inline long out_of_the_way(long fd) {
   constexpr rlim_t kFirst = 2048;
   rlimit limit = {};
@@ -47,6 +50,7 @@ inline long out_of_the_way(long fd) {
 }
 /// A non-blocking, close-on-exec socket.
 inline long open_socket(int family, int type, int protocol) {
+  const NumberGate gate;
   return out_of_the_way(call(SYS_socket, family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
 }
 inline long bind(int fd, const sockaddr* address, socklen_t length) {
@@ -64,6 +68,7 @@ inline long disconnect(int fd) {
   return raw::connect(fd, &nobody, sizeof nobody);
 }
 inline long accept(int fd, sockaddr* peer, socklen_t* length) {
+  const NumberGate gate;
   return out_of_the_way(call(SYS_accept4, fd, peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 inline long local_name(int fd, sockaddr* address, socklen_t* length) {

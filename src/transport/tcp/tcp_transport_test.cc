@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <string>
 #include <thread>
 
+#include "base/number_gate.h"
 #include "transport/tcp/socket.h"
+#include "transport/tcp/syscalls.h"
 #include "transport/test_streams.h"
 
 namespace weft::transport {
@@ -55,6 +58,29 @@ TEST_F(TCP, TheProgramsDescriptorsGoOnWhereTheyWere) {
   const int after = ::dup(0);
   ::close(after);
   EXPECT_EQ(after, before);
+}
+
+// A program may put something under a number that is free. A thread of ours may have it then.
+TEST_F(TCP, ANumberThatTheProgramChoosesStaysItsOwn) {
+  const int number = ::dup(0);
+  ::close(number);
+  std::atomic<int> opened{0};
+  std::thread device([&] {
+    for (; opened < 20'000; ++opened) {
+      raw::close(static_cast<int>(raw::open_socket(AF_INET, SOCK_STREAM, 0)));
+    }
+  });
+  int lost = 0;
+  while (opened < 20'000) {
+    {
+      const NumberGate gate;
+      ::dup2(0, number);
+    }
+    std::this_thread::yield();
+    if (::close(number) != 0) ++lost;
+  }
+  device.join();
+  EXPECT_EQ(lost, 0);
 }
 
 TEST_F(TCP, BothEndsHaveTheConnectionOptions) {

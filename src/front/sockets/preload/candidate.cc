@@ -119,7 +119,7 @@ SocketPtr switch_over(int fd, Candidate& candidate) {
     return nullptr;
   };
   if (port != 0 && !socket->bind(reinterpret_cast<const sockaddr&>(bound))) return give_up();
-  const int kept = kernel::out_of_the_way(kernel::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  const int kept = kernel::duplicate_out_of_the_way(fd);
   if (kept < 0) return give_up();
   const int flags = ((kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? SOCK_CLOEXEC : 0) |
                     ((kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 ? SOCK_NONBLOCK : 0);

@@ -1,6 +1,7 @@
 // libc's socket calls, in front of libc: sockets in IWARP_MODE are served here, all others go on.
 //
 // Each function asks the table first; for a descriptor that is not in it that is all it does.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -84,6 +85,11 @@ int share(int from, int to) {
   return to;
 }
 
+/// weft's verbs library has some numbers for a moment only, and knows when. Looked up with the
+/// library, not when a forked child asks.
+const auto beside_device =
+    reinterpret_cast<int (*)(int, int, int)>(dlvsym(RTLD_DEFAULT, "weft_dup3", "WEFT_PRIVATE_1"));
+
 /// The number is about to lead to something else, or nowhere: what was there loses it.
 void vacate(int fd) {
   candidates().take(fd);
@@ -94,15 +100,22 @@ void vacate(int fd) {
   }
 }
 
+bool is_open(int fd) {
+  return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
+}
+
+/// As dup3(fd, to, flags).
+int put_under(int to, int fd, int flags) {
+  if (fd != to && is_open(fd)) vacate(to);
+  return share(fd,
+               beside_device != nullptr ? beside_device(fd, to, flags) : libc::dup3(fd, to, flags));
+}
+
 /// What the kernel takes for a vector of octets.
 bool is_vector(const iovec* vector, int count) {
   if (count < 0 || count > IOV_MAX) return false;
   return std::all_of(vector, vector + count,
                      [](const iovec& part) { return part.iov_len <= SSIZE_MAX; });
-}
-
-bool is_open(int fd) {
-  return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
 }
 
 /// A listener of another process's, which from now on hands connections to this one. Whoever looks
@@ -259,13 +272,11 @@ WEFT_EXPORT int dup(int fd) noexcept {
 }
 
 WEFT_EXPORT int dup2(int fd, int to) noexcept {
-  if (fd != to && is_open(fd)) vacate(to);
-  return share(fd, libc::dup2(fd, to));
+  return fd == to ? libc::dup2(fd, to) : put_under(to, fd, 0);
 }
 
 WEFT_EXPORT int dup3(int fd, int to, int flags) noexcept {
-  if (fd != to && is_open(fd)) vacate(to);
-  return share(fd, libc::dup3(fd, to, flags));
+  return put_under(to, fd, flags);
 }
 
 WEFT_EXPORT int fcntl(int fd, int command, ...) {

@@ -1,0 +1,23 @@
+// Numbers of descriptors that a thread has for a moment only.
+#pragma once
+
+namespace weft {
+
+/// A new descriptor has the lowest free number, until who made it has moved it away and closed that
+/// number. Whoever puts something under a number of its choice meanwhile (dup2) would have it
+/// closed. So both pass here, one at a time.
+///
+/// Waits for a second at most and goes on then: a signal handler may have interrupted its own
+/// thread here. Hosted builds only. Threads: any; a forked child finds it open.
+class NumberGate {
+ public:
+  NumberGate();
+  ~NumberGate();
+  NumberGate(const NumberGate&) = delete;
+  NumberGate& operator=(const NumberGate&) = delete;
+
+ private:
+  bool passed_;
+};
+
+}  // namespace weft

@@ -1,0 +1,13 @@
+// dup3 beside threads that open descriptors.
+#include "front/libibverbs/dup3.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/number_gate.h"
+#include "front/libibverbs/export.h"
+
+WEFT_EXPORT int weft_dup3(int fd, int to, int flags) {
+  const weft::NumberGate gate;
+  return static_cast<int>(::syscall(SYS_dup3, fd, to, flags));
+}

@@ -100,6 +100,11 @@ void unblock(const void* context) {
   pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
 }
 
+/// To the mark of this thread's guard.
+[[noreturn, gnu::noipa, gnu::cold]] void jump_back() {
+  WEFT_JUMP(t_guard.jump);
+}
+
 void handle_fault(int signal_number, siginfo_t* info, void* context) {
   Guard& guard = t_guard;
   const bool fault = info->si_code > 0;  // the kernel found it; else somebody sent a signal
@@ -107,7 +112,7 @@ void handle_fault(int signal_number, siginfo_t* info, void* context) {
     guard.octets = 0;
     t_forwarded = 0;  // the jump leaves every handler behind
     unblock(context);
-    WEFT_JUMP(guard.jump);
+    jump_back();
   }
   call_previous(signal_number, info, context);
 }
@@ -163,6 +168,10 @@ bool guarded(const void* address, std::size_t octets, Access access) {
   if (WEFT_MARK(t_guard.jump) != 0) return false;
   t_guard.first = reinterpret_cast<std::uintptr_t>(address);
   t_guard.octets = octets;
+  // Never so. But where GCC sees no call that could jump, it takes the mark's second return for one
+  // that never comes, and leaves nothing to come back to.
+  if (address == &t_guard) [[unlikely]]
+    jump_back();
   __asm__ volatile("" ::: "memory");
   access();
   __asm__ volatile("" ::: "memory");

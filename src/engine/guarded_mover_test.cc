@@ -67,6 +67,30 @@ TEST(GuardedMoverTest, AnAtomicOperationOnAVanishedPageIsRefused) {
                             {wire::AtomicOpcode::FetchAdd, {.data = 2}}, &original));
 }
 
+/// In children, as below.
+TEST(GuardedMoverTest, EachAccessToAVanishedPageIsRefused) {
+  static std::array<std::uint8_t, 4096> octets;
+  std::uint32_t state = 0;
+  GuardedMover mover;
+  std::uint8_t* const page = unmapped_page();
+  const std::function<bool()> accesses[] = {
+      [&] { return mover.crc_registered(&state, page, octets.size()); },
+      [&] { return mover.fetch(octets.data(), page, octets.size(), &state); },
+      [&] { return mover.fetch(octets.data(), page, octets.size(), nullptr); },
+      [&] { return mover.fetch(octets.data(), page, 1, nullptr); },
+      [&] { return mover.place(page, octets); },
+      [&] { return mover.place(page, Octets(octets).first(8)); },
+  };
+  for (const auto& access : accesses) {
+    const int status = status_of_child([&] {
+      GuardedMover::install_handler();
+      _exit(access() ? 1 : 0);
+    });
+    ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
 #ifdef __SANITIZE_ADDRESS__
 // Its memcpy takes a range that ends at 2^64 for one of negative size.
 constexpr std::uint64_t kHighest = ~std::uint64_t{0} - 4;

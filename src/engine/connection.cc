@@ -105,7 +105,7 @@ void Connection::handle_polled() {
   if (state_ != ConnectionState::Streaming) return;
   if (blocked_) return handle_stream_ready(HangUp::None);
   if (held_back_) return;
-  turn_octets_ = 0;
+  begin_turn();
   const Got got = receive_once();
   if (got == Got::Nothing) return;
   // A receive that was not filled found all there was: the next poll finds what has come since.

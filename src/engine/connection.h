@@ -176,6 +176,8 @@ class Connection {
   void handle_accepted(const core::StartupAccepted&);
   void handle_failed(const core::StartupFailed&);
   void read_stream();
+  void begin_turn();
+  bool turn_tells_of_writes() const;
   void read_more();
   void finish_reading();
   void note_turn();
@@ -234,6 +236,10 @@ class Connection {
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   std::size_t turn_octets_ = 0;            ///< received since this connection's turn began
+  struct {
+    std::uint32_t large_writes = 0, produced = 0;  ///< of the QP, and by its receive CQ
+  } turn_began_at_;
+  bool tells_of_writes_ = false;           ///< the last turn did
   std::uint8_t small_turns_ = 0;           ///< in a row, up to the number that makes it brisk
   std::unique_ptr<TransmitBuffer> batch_;  ///< lent while unsent
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message

@@ -17,6 +17,9 @@ namespace {
 /// take: a peer can make each of them short.
 constexpr std::size_t kOctetsPerTurn = 4 * kReceiveOctets;
 constexpr int kReceivesPerTurn = 32;
+/// Where Writes come with messages that tell of them, so many: their program then reads what was
+/// written from the second-level cache. Else more at once saves system calls.
+constexpr std::size_t kToldOctets = 128 * 1024;
 /// So many turns in a row that brought so little make a connection brisk.
 constexpr std::size_t kSmallTurnOctets = 4 * 1024;
 constexpr std::uint8_t kBriskTurns = 4;
@@ -29,15 +32,26 @@ constexpr std::size_t kBuffersLentFreely = 16;
 }  // namespace
 
 void Connection::read_stream() {
-  turn_octets_ = 0;
+  begin_turn();
   read_more();
   finish_reading();
+}
+
+void Connection::begin_turn() {
+  turn_octets_ = 0;
+  turn_began_at_ = {qp_->large_writes(), qp_->receive_cq().produced()};
+}
+
+bool Connection::turn_tells_of_writes() const {
+  return qp_->large_writes() != turn_began_at_.large_writes &&
+         qp_->receive_cq().produced() != turn_began_at_.produced;
 }
 
 /// The rest of a turn.
 void Connection::read_more() {
   const std::size_t most = owner_.turn_is_short(*this) ? kOctetsPerShortTurn : kOctetsPerTurn;
   for (int i = 0; i < kReceivesPerTurn && turn_octets_ < most; ++i) {
+    if (turn_octets_ >= kToldOctets && turn_tells_of_writes()) break;
     if (receive_once() != Got::More) break;
   }
 }
@@ -51,6 +65,7 @@ void Connection::finish_reading() {
 
 void Connection::note_turn() {
   if (turn_octets_ == 0) return;
+  tells_of_writes_ = turn_tells_of_writes();
   if (turn_octets_ > kSmallTurnOctets) {
     small_turns_ = 0;
   } else if (small_turns_ == kBriskTurns) {
@@ -91,7 +106,9 @@ Connection::Got Connection::receive_staged() {
 /// header of the next. Where that does not lead to a landing soon, the messages are small ones.
 std::size_t Connection::room_for_staging() {
   const ReceiveBuffer& buffer = *received_;
-  const std::size_t most = owner_.turn_is_short(*this) ? kOctetsPerShortTurn : kReceiveOctets;
+  const std::size_t most = owner_.turn_is_short(*this) ? kOctetsPerShortTurn
+                           : tells_of_writes_          ? kToldOctets
+                                                       : kReceiveOctets;
   const std::size_t all = std::min(buffer.octets.size() - buffer.end, most);
   if (header_expected_ == 0 || staged_in_a_row_++ == kStagedInARowMax) {
     header_expected_ = 0;

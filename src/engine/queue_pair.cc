@@ -206,7 +206,10 @@ void QueuePair::complete(const core::Completion& completion) {
 }
 
 void QueuePair::handle_write_placed(std::size_t octets) {
-  if (octets > kFlagOctetsMax) return;
+  if (octets > kFlagOctetsMax) {
+    ++large_writes_;
+    return;
+  }
   if (send_cq_.nudge()) owner_.handle_cq_notify(send_cq_);
   if (receive_cq_.nudge()) owner_.handle_cq_notify(receive_cq_);
 }

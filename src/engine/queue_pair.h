@@ -71,6 +71,8 @@ class QueuePair final : public core::WorkQueues {
   device::QPFace face() const;
   CompletionQueue& send_cq() { return send_cq_; }
   CompletionQueue& receive_cq() { return receive_cq_; }
+  /// The peer's Writes placed so far, but for those that may be a flag.
+  std::uint32_t large_writes() const { return large_writes_; }
   SharedReceiveQueue* srq() { return srq_; }
   core::PD pd() const { return pd_; }
   std::uint64_t cookie() const { return request_.cookie; }
@@ -127,6 +129,7 @@ class QueuePair final : public core::WorkQueues {
   QueuePairOwner& owner_;
   CompletionQueue& send_cq_;
   CompletionQueue& receive_cq_;
+  std::uint32_t large_writes_ = 0;
   SharedReceiveQueue* const srq_;
   QueuePairMemory storage_;
   device::Ring send_, receive_;

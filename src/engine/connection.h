@@ -261,6 +261,7 @@ class Connection {
   bool short_fpdus_ = false;        ///< the core was told of a smaller EMSS: turns are short
   bool blocked_ = false;            ///< the transport took less than offered
   bool send_lost_ = false;          ///< the transport takes no more; what it holds is read first
+  std::uint32_t emss_weight_ = 0;  ///< of what was sent since emss_checked_
   bool fin_sent_ = false;
   bool peer_closed_ = false;
 };

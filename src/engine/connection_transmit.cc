@@ -20,6 +20,10 @@ constexpr int kBatchesPerTurn = 8;
 constexpr std::size_t kBatchesLentFreely = 16;
 /// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
 constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
+/// Nor is it asked before so much was sent, a batch counted as so much more than it is: among
+/// thousands of connections each has a request in so long a time, and would ask for each.
+constexpr std::size_t kEmssWeightMin = 64 * 1024;
+constexpr std::size_t kEmssBatchWeight = 4 * 1024;
 }  // namespace
 
 /// Sends what the core has until the transport is full, the core is dry or the turn is over; then
@@ -50,6 +54,7 @@ void Connection::transmit() {
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();
+    emss_weight_ += static_cast<std::uint32_t>(batch_->total + kEmssBatchWeight);
     batch_->piece_count = batch.pieces().size();
     if (batch_->total == 0) {
       owner_.transmit_buffers().give_back(std::move(batch_));
@@ -84,11 +89,12 @@ void Connection::settle() {
 
 void Connection::read_emss() {
   emss_checked_ = owner_.now();
+  emss_weight_ = 0;
   emss_ = stream_->emss();
 }
 
 void Connection::refresh_emss(bool is_short) {
-  if (owner_.now() - emss_checked_ >= kEmssRefresh) {
+  if (emss_weight_ >= kEmssWeightMin && owner_.now() - emss_checked_ >= kEmssRefresh) {
     read_emss();
   } else if (is_short == short_fpdus_) {
     return;

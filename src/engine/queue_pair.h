@@ -67,6 +67,14 @@ class QueuePair final : public core::WorkQueues {
   QueuePair& operator=(const QueuePair&) = delete;
 
   core::QP& core() { return core_; }
+  /// All but what is only a place to copy to.
+  void prefetch_whole() const {
+    const auto* begin = reinterpret_cast<const std::uint8_t*>(this);
+    const auto* place = reinterpret_cast<const std::uint8_t*>(&sge_copy_);
+    prefetch(begin, static_cast<std::size_t>(place - begin) + kCacheLine);
+    prefetch(&core_, sizeof core_);
+  }
+  void prefetch_rings() const { send_.prefetch_indexes(); }
   device::QPNumber number() const { return number_; }
   device::QPFace face() const;
   CompletionQueue& send_cq() { return send_cq_; }

@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "engine/brisk.h"
 #include "engine/connection.h"
+#include "engine/connection_index.h"
 #include "engine/guarded_mover.h"
 #include "engine/late_ends.h"
 #include "engine/poller.h"
@@ -207,6 +208,7 @@ class Rnic final : public device::Device,
   bool take_place();
   bool begin_sleep();
   void serve_ready(std::span<const epoll_event> ready);
+  void prefetch_ready(std::span<const epoll_event> ready, std::size_t at);
   void add_connection(std::unique_ptr<Connection>);
   void accept_all(ListenerSlot&);
   void pause(ListenerSlot&);
@@ -243,6 +245,7 @@ class Rnic final : public device::Device,
   std::uint32_t next_cq_ = 1;
 
   std::unordered_map<device::ConnectionNumber, std::unique_ptr<Connection>> connections_;
+  ConnectionIndex index_;  ///< of connections_
   std::unordered_map<device::ListenerNumber, std::unique_ptr<ListenerSlot>> listeners_;
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first

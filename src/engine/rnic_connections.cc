@@ -11,6 +11,9 @@
 namespace weft::engine {
 
 Connection* Rnic::find_connection(device::ConnectionNumber number) {
+  if (Connection* found = index_.at(number); found != nullptr && found->number() == number) {
+    return found->dead() ? nullptr : found;
+  }
   const auto it = connections_.find(number);
   return it == connections_.end() || it->second->dead() ? nullptr : it->second.get();
 }

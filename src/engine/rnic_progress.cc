@@ -20,6 +20,8 @@ namespace {
 constexpr std::size_t kDirectStreamsMax = 2;
 /// Every so many direct polls the poller is asked too: listeners, handshakes, other streams.
 constexpr std::uint32_t kPollerEvery = 64;
+/// So many that are ready at once are worth looking ahead among.
+constexpr std::size_t kManyReady = 8;
 constexpr int kAcceptsPerTurn = 64;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
@@ -235,8 +237,27 @@ int Rnic::timeout_ms() {
   return static_cast<int>(std::clamp<std::int64_t>(ms, 0, 60'000));
 }
 
+/// Of thousands of connections that take turns none is in the cache any more. What the next ones
+/// need is asked for while others are served, in steps, each of which follows what the one before
+/// it brought.
+void Rnic::prefetch_ready(std::span<const epoll_event> ready, std::size_t at) {
+  constexpr std::size_t kWhole = 6, kParts = 4, kRings = 2;  // so far ahead
+  // It may be another connection's place: that does no harm.
+  const auto ahead = [&](std::size_t by) {
+    return at + by < ready.size() ? index_.at(ready[at + by].data.u64) : nullptr;
+  };
+  for (std::size_t by = at == 0 ? 1 : kWhole; by <= kWhole; ++by) {
+    if (const Connection* c = ahead(by)) c->prefetch_whole();
+  }
+  if (const Connection* c = ahead(kParts)) c->prefetch_parts();
+  if (const Connection* c = ahead(kRings)) c->prefetch_rings();
+}
+
 void Rnic::serve_ready(std::span<const epoll_event> ready) {
-  for (const epoll_event& event : ready) {
+  const bool many = ready.size() >= kManyReady;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    const epoll_event& event = ready[i];
+    if (many) prefetch_ready(ready, i);
     // A key may be stale: an earlier event of this round ended its owner.
     if (Connection* connection = find_connection(event.data.u64)) {
       connection->handle_ready(hang_up_of(event.events));
@@ -279,8 +300,12 @@ void Rnic::accept_all(ListenerSlot& slot) try {
 void Rnic::add_connection(std::unique_ptr<Connection> connection) {
   // So that list_direct, in the middle of a connection's work, has room without asking for it.
   if (streaming_.capacity() <= connections_.size()) streaming_.reserve(2 * connections_.size() + 8);
+  if (index_.reserve(connections_.size() + 1)) {
+    for (auto& [number, other] : connections_) index_.put(number, other.get());
+  }
   const device::ConnectionNumber number = connection->number();
-  connections_.emplace(number, std::move(connection));
+  const auto [place, added] = connections_.emplace(number, std::move(connection));
+  index_.put(number, place->second.get());
 }
 
 /// Out of descriptors or memory: the connection stays in the backlog and the port would be readable
@@ -466,7 +491,10 @@ void Rnic::fault(QueuePair& qp) {
 void Rnic::bury() {
   if (!has_dead_) return;
   has_dead_ = false;
-  std::erase_if(connections_, [](const auto& entry) { return entry.second->dead(); });
+  std::erase_if(connections_, [this](const auto& entry) {
+    if (entry.second->dead()) index_.remove(entry.first, entry.second.get());
+    return entry.second->dead();
+  });
 }
 
 }  // namespace weft::engine

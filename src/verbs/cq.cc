@@ -50,6 +50,10 @@ void CQ::give_place_back(const Origin& origin) {
   if (origin.qp_cookie != 0) from_cookie<QP>(origin.qp_cookie)->handle_polled(origin.opcode);
 }
 
+void CQ::prefetch_origin(std::uint64_t qp_cookie) {
+  if (qp_cookie != 0) prefetch(from_cookie<QP>(qp_cookie), sizeof(QP));
+}
+
 const device::CompletionEntry* CQ::begin_walk() {
   for (bool helped = false;; helped = true) {
     consumer_.lock();

@@ -85,6 +85,9 @@ class CQ {
   /// Tells the QP that this completion is no longer unread. The QP is there: one that goes takes
   /// its completions along.
   static void give_place_back(const Origin& origin);
+  /// It is needed to give the place back, and by who answers what came.
+  static void prefetch_origin(std::uint64_t qp_cookie);
+  static constexpr std::uint32_t kOriginsAhead = 4;
 
   const device::CompletionEntry& entry(std::uint32_t index) const {
     return *static_cast<const device::CompletionEntry*>(ring_.entry(index));
@@ -101,6 +104,7 @@ class CQ {
   template <typename Handle>
   [[gnu::noinline]] std::uint32_t take(std::uint32_t first, std::uint32_t count, Handle& handle) {
     for (std::uint32_t i = 0; i < count; ++i) {
+      if (i + kOriginsAhead < count) prefetch_origin(entry(first + i + kOriginsAhead).qp_cookie);
       const device::CompletionEntry& polled = entry(first + i);
       handle(polled);
       const Origin origin{polled.qp_cookie, polled.opcode};

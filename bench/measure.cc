@@ -16,6 +16,9 @@ namespace {
 constexpr int kGrowthsMax = 12;
 constexpr double kGrowthMax = 16.0;
 constexpr std::uint64_t kTripsMin = 50;
+/// A leg of one request for each of many connections is a burst of posts from memory that nobody
+/// touched for long, and what is faster makes more of them: no two legs were alike.
+constexpr std::uint64_t kRequestsEachMin = 4;
 /// A p99 rises by as much at least, so that there is a ratio.
 constexpr double kRiseMinUs = 1.0;
 /// A process has some descriptors beside one for each connection.
@@ -67,6 +70,9 @@ class Leader {
     if (point_.work == Work::IdleMemory) return measure_idle();
     Leg leg = first_leg();
     calibrate(&leg);
+    if (leg.work == Work::Requests) {
+      leg.count = std::max(leg.count, kRequestsEachMin * leg.connections);
+    }
     return {run(leg)};
   }
 

@@ -1,4 +1,7 @@
 // How connections end: whoever leaves, whenever, the other side is told once and nothing stays.
+#include <cerrno>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/testing/raw_peer.h"
@@ -233,42 +236,72 @@ TEST_P(ConnectionEndTest, DestroyedQPLeavesNoDescriptorWhenThePeerStays) {
   }));
 }
 
-TEST_P(ConnectionEndTest, ResetBehindAFINWithUnsentDataDoesNotSpin) {
-  std::vector<std::uint8_t> source(32 << 20);  // outlives whom it is registered with
-  Settings settings = make_settings();
-  settings.mpa_revision = 1;
-  settings.close_timeout = std::chrono::seconds(15);
-  Side initiator(settings);
-  RawPeer listener;
-  const sockaddr_storage address = listener.listen();
-  QPHandle qp = initiator.make_qp();
-  ASSERT_TRUE(initiator.rnic
-                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
-                           {.qp = qp.face.number, .private_data = {}}, 1)
-                  .ok());
-  RawPeer peer = listener.accept();
-  ASSERT_TRUE(peer.send({.kind = wire::StartupKind::Reply, .crc = true, .private_data = {}}));
-  expect_event(initiator, ConnectionEventKind::Established, 0);
-  const auto source_stag = initiator.register_octets(source.data(), source.size(), 0);
-  initiator.post_send(qp, {.opcode = device::SendOpcode::Write,
-                           .wr_id = 1,
-                           .address = source.data(),
-                           .octets = static_cast<std::uint32_t>(source.size()),
-                           .stag = source_stag,
-                           .remote_stag = 1});
-  for (int i = 0; i < 20; ++i) {
-    initiator.progress();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+/// One end with a Write under way that its peer does not read.
+class UnreadWriteTest : public ConnectionEndTest {
+ protected:
+  void begin() {
+    Settings settings = make_settings();
+    settings.mpa_revision = 1;
+    settings.close_timeout = std::chrono::seconds(15);
+    initiator_ = std::make_unique<Side>(settings);
+    RawPeer listener;
+    const sockaddr_storage address = listener.listen();
+    QPHandle qp = initiator_->make_qp();
+    ASSERT_TRUE(initiator_->rnic
+                    .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
+                             {.qp = qp.face.number, .private_data = {}}, 1)
+                    .ok());
+    peer_.emplace(listener.accept());
+    ASSERT_TRUE(peer_->send({.kind = wire::StartupKind::Reply, .crc = true, .private_data = {}}));
+    expect_event(*initiator_, ConnectionEventKind::Established, 0);
+    const auto source_stag = initiator_->register_octets(source_.data(), source_.size(), 0);
+    initiator_->post_send(qp, {.opcode = device::SendOpcode::Write,
+                               .wr_id = 1,
+                               .address = source_.data(),
+                               .octets = static_cast<std::uint32_t>(source_.size()),
+                               .stag = source_stag,
+                               .remote_stag = 1});
+    for (int i = 0; i < 20; ++i) {
+      initiator_->progress();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    peer_->finish_sending();
   }
-  peer.finish_sending();
-  EXPECT_FALSE(spins(initiator));
-  peer.reset();
-  const auto begin = std::chrono::steady_clock::now();
-  const auto event = initiator.wait_event();
+
+  std::vector<std::uint8_t> source_ =
+      std::vector<std::uint8_t>(32 << 20);  // outlives whom it is registered with
+  std::unique_ptr<Side> initiator_;
+  std::optional<RawPeer> peer_;
+};
+
+TEST_P(UnreadWriteTest, ResetBehindAFINDoesNotSpin) {
+  begin();
+  ASSERT_FALSE(HasFatalFailure());
+  EXPECT_FALSE(spins(*initiator_));
+  peer_->reset();
+  const auto start = std::chrono::steady_clock::now();
+  const auto event = initiator_->wait_event();
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
+
+TEST_P(UnreadWriteTest, WhoLeavesBreaksNoRuleOfTheProtocol) {
+  begin();
+  ASSERT_FALSE(HasFatalFailure());
+  std::vector<std::uint8_t> unread(1 << 20);
+  initiator_->peer_progress = [&] {
+    while (peer_->receive(unread.data(), unread.size()) > 0) {
+    }
+  };
+  expect_event(*initiator_, ConnectionEventKind::Disconnected, ECONNRESET);
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, UnreadWriteTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread),
+                         [](const auto& param) {
+                           return param.param == Placement::Inline ? "inline" : "thread";
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Placements, ConnectionEndTest,
                          ::testing::Values(Placement::Inline, Placement::Thread),

@@ -231,7 +231,9 @@ void Connection::act_on_notices() {
         }
         break;
       case core::QPNotice::Kind::TerminateSent: {
-        end_error_ = EPROTO;
+        // Who leaves while work is open breaks no rule of the protocol.
+        const bool left = peer_closed_ && notice->error == wire::TermError::RDMAPStreamCatastrophic;
+        end_error_ = left ? ECONNRESET : EPROTO;
         end_text_ = wire::text(notice->error);
         if (qp_->fatal_reported || qp_->core().peer_gone()) break;
         const bool above_mpa = wire::layer(notice->error) <= 1;

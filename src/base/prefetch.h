@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace weft {
 
@@ -10,8 +11,10 @@ inline constexpr std::size_t kCacheLine = 64;
 /// Has the cache lines of `octets` from `at` on brought, without waiting for them. No address is
 /// wrong: one of nothing is as if it had not been given.
 inline void prefetch(const void* at, std::size_t octets) {
-  const auto* first = static_cast<const unsigned char*>(at);
-  for (std::size_t done = 0; done < octets; done += kCacheLine) __builtin_prefetch(first + done);
+  const auto first = reinterpret_cast<std::uintptr_t>(at);
+  for (std::uintptr_t line = first & ~(kCacheLine - 1); line < first + octets; line += kCacheLine) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line));
+  }
 }
 
 }  // namespace weft

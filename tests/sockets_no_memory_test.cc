@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
 #include "engine/testing/failing_allocator.h"
@@ -132,9 +131,3 @@ TEST(NoMemoryTest, CallsOnAConnectionSaySo) {
 
 }  // namespace
 }  // namespace weft::sockets
-
-int main(int count, char** words) {
-  if (count == 2 && std::string_view(words[1]) == "--serve") weft::sockets::testing::serve(100);
-  ::testing::InitGoogleTest(&count, words);
-  return RUN_ALL_TESTS();
-}

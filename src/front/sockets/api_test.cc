@@ -274,9 +274,3 @@ TEST_F(ApiTest, AWaitEndsInTime) {
 
 }  // namespace
 }  // namespace weft::sockets
-
-int main(int count, char** words) {
-  if (count == 2 && std::string_view(words[1]) == "--serve") weft::sockets::testing::serve(100);
-  ::testing::InitGoogleTest(&count, words);
-  return RUN_ALL_TESTS();
-}

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -16,12 +17,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 extern char** environ;
 
 namespace weft::sockets::testing {
 namespace {
+
+/// Where a server finds the pipe to tell its port by.
+constexpr int kTellFd = 100;
 
 void need(bool holds, const char* what) {
   if (holds) return;
@@ -154,7 +159,9 @@ bool receive_all(int fd, void* to, std::size_t octets) {
   return ::recv(fd, to, octets, MSG_WAITALL) == static_cast<ssize_t>(octets);
 }
 
-void serve(int tell) {
+/// Serves connections, one after the other, on 127.0.0.1, until it is killed; writes its port, an
+/// int, to `tell` first.
+[[noreturn]] static void serve(int tell) {
   const int listener = new_socket(0);
   const sockaddr_in any = loopback(0);
   need(::bind(listener, reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0, "bind");
@@ -189,7 +196,7 @@ ServerProcess::ServerProcess() {
   need(::pipe2(ends, O_CLOEXEC) == 0, "pipe");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 100);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], kTellFd);
   char program[] = "/proc/self/exe", serve[] = "--serve";
   char* words[] = {program, serve, nullptr};
   need(::posix_spawn(&pid_, program, &actions, nullptr, words, environ) == 0, "posix_spawn");
@@ -213,3 +220,11 @@ int ServerProcess::connect(int operations) const {
 }
 
 }  // namespace weft::sockets::testing
+
+int main(int count, char** words) {
+  if (count == 2 && std::string_view(words[1]) == "--serve") {
+    weft::sockets::testing::serve(weft::sockets::testing::kTellFd);
+  }
+  ::testing::InitGoogleTest(&count, words);
+  return RUN_ALL_TESTS();
+}

@@ -31,11 +31,8 @@ struct Command {
   std::uint64_t octets = 0;
 };
 
-/// Serves connections, one after the other, on 127.0.0.1, until it is killed; writes its port, an
-/// int, to `tell` first.
-[[noreturn]] void serve(int tell);
-
-/// Starts this program again, with `--serve`, and ends it.
+/// Starts this program again, with `--serve`, and ends it: the main() beside this serves then, in
+/// place of running tests.
 class ServerProcess {
  public:
   ServerProcess();

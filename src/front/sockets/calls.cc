@@ -5,7 +5,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -47,10 +49,6 @@ void inherit_options(Socket& listener, Socket& connection) {
   connection.options.erase({SOL_SOCKET, SO_PRIORITY});  // the kernel gives this one to none
 }
 
-struct AtExit {
-  ~AtExit() { leave(); }
-};
-
 }  // namespace
 
 FdTable<Socket>& sockets() {
@@ -63,6 +61,9 @@ FdTable<Socket>& sockets() {
   return *table;
 }
 
+/// Made with the library: a child forked in the midst of a first call would wait for its end.
+[[maybe_unused]] static const auto& made_early = sockets();
+
 void leave() {
   // A handler in the midst of a call: what that has nobody gives back, so all ends as it stands.
   if (mutexes_held != 0) return;
@@ -72,6 +73,13 @@ void leave() {
   end_jumped_sleep();
   sockets().for_each([](int fd, const SocketPtr& socket) { close(fd, socket, false); });
   service->drain(kPatience);
+}
+
+/// From the first socket on. Twice does no harm, and to be waiting for another thread that is about
+/// it does, in a child that it was not copied to.
+static void leave_at_exit() {
+  static std::atomic<bool> known{false};
+  if (!known.load(std::memory_order_acquire) && std::atexit(leave) == 0) known = true;
 }
 
 int enter(const SocketPtr& socket, int flags, int fd) try {
@@ -93,7 +101,7 @@ int enter(const SocketPtr& socket, int flags, int fd) try {
     kernel::close(number);
     return fail(EMFILE);
   }
-  static const AtExit at_exit;
+  leave_at_exit();
   return number;
 } catch (const std::exception&) {
   return no_memory();

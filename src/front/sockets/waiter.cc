@@ -76,7 +76,17 @@ Patience& own_patience() {
 
 namespace {
 thread_local bool is_asleep = false;
+
+/// Looked up and not linked to: another verbs library does not have it. With the library, not with
+/// the first call: a child forked in the midst of that would wait for its end.
+template <typename Call>
+Call of_our_verbs(const char* name) {
+  return reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, name, "WEFT_PRIVATE_1"));
 }
+const auto weft_look = of_our_verbs<void (*)()>("weft_look");
+const auto weft_ppoll =
+    of_our_verbs<int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*)>("weft_ppoll");
+}  // namespace
 
 void end_jumped_sleep() {
   if (!is_asleep) return;
@@ -86,20 +96,13 @@ void end_jumped_sleep() {
 }
 
 void look() {
-  using Call = void (*)();
-  static const Call looking =
-      reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, "weft_look", "WEFT_PRIVATE_1"));
-  if (looking != nullptr) looking();
+  if (weft_look != nullptr) weft_look();
 }
 
 int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
-  using Call = int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*);
-  // Looked up and not linked to: another verbs library does not have it.
-  static const Call working =
-      reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, "weft_ppoll", "WEFT_PRIVATE_1"));
   is_asleep = true;
-  const int found =
-      working != nullptr ? working(fds, count, wait, mask) : kernel::ppoll(fds, count, wait, mask);
+  const int found = weft_ppoll != nullptr ? weft_ppoll(fds, count, wait, mask)
+                                          : kernel::ppoll(fds, count, wait, mask);
   is_asleep = false;
   return found;
 }

@@ -154,9 +154,12 @@ static void* make_sockets(void* unused) {
 static void* wait_for_nothing(void* pair) {
   const int epoll = epoll_create1(0);
   struct epoll_event event = {.events = EPOLLIN};
-  epoll_ctl(epoll, EPOLL_CTL_ADD, ((struct pair*)pair)->client, &event);
   const struct timespec moment = {0, 1000};
-  while (!atomic_load(&stop)) epoll_pwait2(epoll, &event, 1, &moment, NULL);
+  while (!atomic_load(&stop)) {
+    epoll_ctl(epoll, EPOLL_CTL_ADD, ((struct pair*)pair)->client, &event);
+    epoll_pwait2(epoll, &event, 1, &moment, NULL);
+    epoll_ctl(epoll, EPOLL_CTL_DEL, ((struct pair*)pair)->client, NULL);
+  }
   close(epoll);
   return NULL;
 }

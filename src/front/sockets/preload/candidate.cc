@@ -54,13 +54,13 @@ struct Libraries {
 };
 
 bool wants(Candidate& candidate, const sockaddr& address) {
-  std::lock_guard lock(candidate.mutex);
+  std::lock_guard lock(switching);
   if (candidate.mode) return *candidate.mode != IWARP_MODE_OFF;
   return rule_holds(address);
 }
 
 bool may_fall_back(Candidate& candidate) {
-  std::lock_guard lock(candidate.mutex);
+  std::lock_guard lock(switching);
   if (candidate.mode) return *candidate.mode == IWARP_MODE_ON;
   return sockets::may_fall_back();
 }
@@ -71,7 +71,7 @@ bool is_short(int code) {
 }
 
 /// Takes the number out of all epoll sets that still have it, before it leads to something else:
-/// they would go on telling of what it led to. With the mutex held.
+/// they would go on telling of what it led to. With `switching` held.
 void unregister(Candidate& candidate, int fd) {
   std::erase_if(candidate.registered, [&](const auto& entry) {
     const auto [epoll, number] = entry.first;
@@ -79,7 +79,7 @@ void unregister(Candidate& candidate, int fd) {
   });
 }
 
-/// Tells them again what they knew of it. With the mutex held. True: there are some.
+/// Tells them again what they knew of it. With `switching` held. True: there are some.
 bool register_again(Candidate& candidate, int fd) {
   bool any = false;
   for (const auto& [which, event] : candidate.registered) {
@@ -100,16 +100,38 @@ bool is_unused(int fd) {
   return kernel::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &state, &octets) == 0 && state == TCP_CLOSE;
 }
 
+/// Puts the socket under the number, whose TCP socket `kept` is. False, with errno: it is not
+/// there.
+bool put_in_place(const SocketPtr& socket, int fd, int kept, Candidate& candidate) {
+  std::lock_guard lock(switching);
+  if (sockets().has(fd)) return errno = EISCONN, false;  // another thread was faster
+  const int flags = ((kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? SOCK_CLOEXEC : 0) |
+                    ((kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 ? SOCK_NONBLOCK : 0);
+  socket->size().operations = candidate.operations;
+  unregister(candidate, fd);
+  if (enter(socket, flags, fd) < 0) {
+    const int code = errno;
+    register_again(candidate, fd);
+    return errno = code, false;
+  }
+  candidate.kept = kept;
+  return true;
+}
+
+/// Whether epoll sets knew the number, and now know it again.
+bool is_known_again(Candidate& candidate, int fd) {
+  std::lock_guard lock(switching);
+  return register_again(candidate, fd);
+}
+
 /// Puts a socket of ours under the number; the TCP socket stays in candidate.kept.
 SocketPtr switch_over(int fd, Candidate& candidate) {
-  std::lock_guard lock(candidate.mutex);
   sockaddr_storage bound{};
   socklen_t octets = sizeof bound;
   if (kernel::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &octets) != 0) return nullptr;
   if (octets_of(bound.ss_family) == 0) return nullptr;
   const auto socket = std::make_shared<Socket>(bound.ss_family);
   if (!carry_options(fd, *socket)) return nullptr;
-  socket->size().operations = candidate.operations;
   // It goes on holding its port, in a way that lets the connection manager have it too.
   const int on = 1;
   kernel::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -121,52 +143,53 @@ SocketPtr switch_over(int fd, Candidate& candidate) {
   if (port != 0 && !socket->bind(reinterpret_cast<const sockaddr&>(bound))) return give_up();
   const int kept = kernel::duplicate_out_of_the_way(fd);
   if (kept < 0) return give_up();
-  const int flags = ((kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? SOCK_CLOEXEC : 0) |
-                    ((kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 ? SOCK_NONBLOCK : 0);
-  unregister(candidate, fd);
-  if (enter(socket, flags, fd) < 0) {
+  if (!put_in_place(socket, fd, kept, candidate)) {
     const int code = errno;
-    register_again(candidate, fd);
     kernel::close(kept);
-    errno = code;
-    return give_up();
+    give_up();
+    return errno = code, nullptr;
   }
-  candidate.kept = kept;
-  if (register_again(candidate, fd)) socket->watch();
+  if (is_known_again(candidate, fd)) socket->watch();
   return socket;
 }
 
-/// The TCP socket again, under all numbers that still lead to ours.
-void switch_back(const SocketPtr& socket, Candidate& candidate) {
-  std::lock_guard lock(candidate.mutex);
-  if (candidate.kept < 0) return;
+/// Puts the TCP socket under those of the numbers that still lead to ours, and leaves those.
+void replace_by_kept(const SocketPtr& socket, Candidate& candidate, std::vector<int>& numbers) {
+  std::lock_guard lock(switching);
+  if (candidate.kept < 0) return numbers.clear();
   const bool nonblocking = socket->nonblocking;
   const long flags = kernel::fcntl(candidate.kept, F_GETFL);
   kernel::fcntl(candidate.kept, F_SETFL,
                 nonblocking ? flags | O_NONBLOCK : flags & ~long{O_NONBLOCK});
-  for (const int fd : socket->numbers()) {
-    const bool replaced = sockets().take_from(fd, socket, [&] {
+  std::erase_if(numbers, [&](int fd) {
+    return !sockets().take_from(fd, socket, [&] {
       unregister(candidate, fd);
       const bool cloexec = (kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
       kernel::dup3(candidate.kept, fd, cloexec ? O_CLOEXEC : 0);
       register_again(candidate, fd);
     });
-    if (replaced) socket->remove_number(fd);
-  }
+  });
   kernel::close(candidate.kept);
   candidate.kept = -1;
 }
 
+/// The TCP socket again, under all numbers that still lead to ours.
+void switch_back(const SocketPtr& socket, Candidate& candidate) {
+  std::vector<int> numbers = socket->numbers();
+  replace_by_kept(socket, candidate, numbers);
+  for (const int fd : numbers) socket->remove_number(fd);
+}
+
 /// The same attempt by TCP. False: that is over at once, and no better.
 bool connect_kept(Candidate& candidate, const sockaddr_storage& target) {
-  std::lock_guard lock(candidate.mutex);
+  std::lock_guard lock(switching);
   const auto* address = reinterpret_cast<const sockaddr*>(&target);
   return kernel::connect(candidate.kept, address, octets_of(target.ss_family)) == 0 ||
          errno == EINPROGRESS;
 }
 
 void drop_kept(Candidate& candidate) {
-  std::lock_guard lock(candidate.mutex);
+  std::lock_guard lock(switching);
   if (candidate.kept >= 0) kernel::close(candidate.kept);
   candidate.kept = -1;
 }
@@ -179,9 +202,19 @@ Candidate::~Candidate() {
 
 FdTable<Candidate>& candidates() {
   static auto* table = [] {
-    // As of sockets(): a child's is of a moment when nobody was in it.
-    pthread_atfork([] { candidates().lock_all(); }, [] { candidates().unlock_all(); },
-                   [] { candidates().unlock_all(); });
+    // As of sockets(), which who switches takes second: a child's is of a moment when nobody was
+    // in it.
+    sockets();
+    constexpr auto kEnd = [] {
+      candidates().unlock_all();
+      switching.unlock();
+    };
+    pthread_atfork(
+        [] {
+          switching.lock();
+          candidates().lock_all();
+        },
+        kEnd, kEnd);
     return new FdTable<Candidate>;
   }();
   return *table;
@@ -204,7 +237,7 @@ bool is_programs(const void* return_address) {
 void note_epoll(int fd, int epoll, int operation, const epoll_event* event) {
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr) return;
-  std::lock_guard lock(candidate->mutex);
+  std::lock_guard lock(switching);
   if (operation == EPOLL_CTL_DEL) {
     candidate->registered.erase({epoll, fd});
   } else if (event != nullptr) {
@@ -228,7 +261,7 @@ int set_mode(int fd, const void* value, socklen_t octets) try {
   if (!candidates().has(fd) && !consider(fd)) return no_memory();
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr) return errno = ENOMEM, -1;
-  std::lock_guard lock(candidate->mutex);
+  std::lock_guard lock(switching);
   candidate->mode = mode;
   return 0;
 } catch (const std::exception&) {

@@ -20,9 +20,13 @@
 
 namespace weft::sockets {
 
+/// Held by who reads or writes what a candidate has, whichever it is. A fork takes it, so that
+/// a child's candidates are whole: so no call of the verbs, whose locks a fork takes too, is made
+/// with it, nor one of a socket that others know.
+inline constinit std::mutex switching;
+
+/// With `switching` held.
 struct Candidate {
-  std::mutex mutex;
-  // With mutex held.
   std::optional<int> mode;                ///< as the program set it; empty: by the rules
   std::map<std::pair<int, int>, epoll_event> registered;  ///< by the epoll descriptor and ours
   std::uint16_t operations = IWARP_OPERATIONS_DEFAULT;

@@ -39,7 +39,7 @@ int why_not(int fd) {
   if (kernel::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &octets) != 0) return ENOTSOCK;
   // Not TCP yet, if it is still to be switched.
   if (const auto candidate = candidates().find(fd); candidate != nullptr) {
-    std::lock_guard lock(candidate->mutex);
+    std::lock_guard lock(switching);
     const bool wants = candidate->mode && *candidate->mode != IWARP_MODE_OFF;
     sockaddr_storage peer{};
     octets = sizeof peer;
@@ -139,7 +139,7 @@ int set_operations(int fd, const void* value, socklen_t octets) try {
   if (!candidates().has(fd) && !consider(fd)) return no_memory();
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr) return fail(ENOMEM);
-  std::lock_guard lock(candidate->mutex);
+  std::lock_guard lock(switching);
   candidate->operations = static_cast<std::uint16_t>(wanted);
   return 0;
 } catch (const std::exception&) {
@@ -152,7 +152,7 @@ int get_operations(int fd, void* value, socklen_t* octets) {
   if (const SocketPtr socket = sockets().find(fd); socket != nullptr) {
     operations = socket->size().operations;
   } else if (const auto candidate = candidates().find(fd); candidate != nullptr) {
-    std::lock_guard lock(candidate->mutex);
+    std::lock_guard lock(switching);
     operations = candidate->operations;
   } else if (kernel::fcntl(fd, F_GETFD) < 0) {
     return -1;

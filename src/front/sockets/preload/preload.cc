@@ -90,6 +90,10 @@ int share(int from, int to) {
 const auto beside_device =
     reinterpret_cast<int (*)(int, int, int)>(dlvsym(RTLD_DEFAULT, "weft_dup3", "WEFT_PRIVATE_1"));
 
+/// Likewise what a first call would make.
+[[maybe_unused]] const bool made_early =
+    (weft_sockets::may_fall_back(), weft_sockets::is_programs(nullptr), candidates().has(-1));
+
 /// The number is about to lead to something else, or nowhere: what was there loses it.
 void vacate(int fd) {
   candidates().take(fd);

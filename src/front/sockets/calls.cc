@@ -5,9 +5,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -61,8 +59,16 @@ FdTable<Socket>& sockets() {
   return *table;
 }
 
-/// Made with the library: a child forked in the midst of a first call would wait for its end.
-[[maybe_unused]] static const auto& made_early = sockets();
+// Made with the library: a child forked in the midst of a first call would wait for its end.
+namespace {
+[[maybe_unused]] const auto& made_early = sockets();
+
+/// Behind all that the program does at its end.
+struct AtExit {
+  ~AtExit() { leave(); }
+};
+const AtExit at_exit;
+}  // namespace
 
 void leave() {
   // A handler in the midst of a call: what that has nobody gives back, so all ends as it stands.
@@ -73,13 +79,6 @@ void leave() {
   end_jumped_sleep();
   sockets().for_each([](int fd, const SocketPtr& socket) { close(fd, socket, false); });
   service->drain(kPatience);
-}
-
-/// From the first socket on. Twice does no harm, and to be waiting for another thread that is about
-/// it does, in a child that it was not copied to.
-static void leave_at_exit() {
-  static std::atomic<bool> known{false};
-  if (!known.load(std::memory_order_acquire) && std::atexit(leave) == 0) known = true;
 }
 
 int enter(const SocketPtr& socket, int flags, int fd) try {
@@ -101,7 +100,6 @@ int enter(const SocketPtr& socket, int flags, int fd) try {
     kernel::close(number);
     return fail(EMFILE);
   }
-  leave_at_exit();
   return number;
 } catch (const std::exception&) {
   return no_memory();

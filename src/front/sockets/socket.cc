@@ -311,8 +311,10 @@ void Socket::handle_event(const ConnectionEvent& event) {
       // What came before the end is in the CQ already.
       if (lane_ != nullptr) {
         if (state_ == State::Connected) poll_queue();
-        // A peer that broke the protocol below did not end its stream.
-        if (event.status == -EPROTO) stream().handle_failure(ECONNRESET);
+        // A peer that broke the protocol below, or says that we did, did not end its stream.
+        if (event.status == -EPROTO || event.status == -EREMOTEIO) {
+          stream().handle_failure(ECONNRESET);
+        }
         stream().handle_closed();
       }
       gone_ = true;

@@ -1,10 +1,11 @@
-// Copy and CRC as one pass over memory: each block is checked while the copy is still in L1.
+// Copy and CRC as one pass over memory.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "base/crc32c_fold.h"
 
 namespace weft {
 namespace {
@@ -12,17 +13,27 @@ namespace {
 /// Small beside an L1 data cache (source and target both stay in it), large beside the start-up
 /// cost of a copy and of a CRC.
 constexpr std::size_t kBlockOctets = 4096;
+/// What is just being stored is slow to read: so much is stored before any of it is read again.
+constexpr std::size_t kWholeOctetsMax = 8192;
 
 }  // namespace
 
 std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets source) {
   weft_assert(target.size() >= source.size());
+  if (source.size() >= kFoldOctetsMin && can_fold()) {
+    return crc32c_copy_folding(state, target, source);
+  }
+  return crc32c_copy_unfolded(state, target, source);
+}
+
+std::uint32_t crc32c_copy_unfolded(std::uint32_t state, MutableOctets target, Octets source) {
+  const std::size_t most = source.size() <= kWholeOctetsMax ? kWholeOctetsMax : kBlockOctets;
   for (std::size_t done = 0; done < source.size();) {
-    const std::size_t octets = std::min(kBlockOctets, source.size() - done);
+    const std::size_t octets = std::min(most, source.size() - done);
     std::memcpy(target.data() + done, source.data() + done, octets);
     // Of the copy, not of the source: the source may be changing under our hands, and a CRC that
     // does not belong to the stored octets would make a good FPDU look corrupt to the peer.
-    state = crc32c_extend(state, target.subspan(done, octets));
+    state = crc32c_extend_unfolded(state, target.subspan(done, octets));
     done += octets;
   }
   return state;

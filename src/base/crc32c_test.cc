@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/crc32c_fold.h"
 #include "tests/support/hex.h"
 
 namespace weft {
@@ -29,6 +30,11 @@ std::uint32_t extend_bit_by_bit(std::uint32_t state, Octets data) {
 std::uint32_t extend_by_copy(std::uint32_t state, Octets data) {
   Buffer target(data.size());
   return crc32c_copy(state, target, data);
+}
+
+std::uint32_t extend_by_unfolded_copy(std::uint32_t state, Octets data) {
+  Buffer target(data.size());
+  return crc32c_copy_unfolded(state, target, data);
 }
 
 using Extend = std::uint32_t (*)(std::uint32_t, Octets);
@@ -55,7 +61,9 @@ INSTANTIATE_TEST_SUITE_P(Implementations, CRC32C,
                          testing::Values(Implementation{"portable", crc32c_extend_portable},
                                          Implementation{"hosted", crc32c_extend},
                                          Implementation{"ahead", crc32c_extend_ahead},
-                                         Implementation{"copy", extend_by_copy}),
+                                         Implementation{"unfolded", crc32c_extend_unfolded},
+                                         Implementation{"copy", extend_by_copy},
+                                         Implementation{"unfolded_copy", extend_by_unfolded_copy}),
                          [](const auto& parameter) { return parameter.param.name; });
 
 //= rfc5044#4.4

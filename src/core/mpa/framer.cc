@@ -9,9 +9,11 @@
 namespace weft::core {
 namespace {
 
-/// Copied payload from this size on is checksummed while it is copied; below, all of it is in the
-/// first-level cache still, and one CRC pass over the staged run costs less than a call per piece.
-constexpr std::size_t kFuseOctetsMin = 8192;
+/// Copied payload from this size on is checksummed while it is copied; below, one CRC pass over the
+/// staged run costs less than a call for what stands before the payload, and one for it.
+constexpr std::size_t kFuseOctetsMin = 1024;
+/// Payload of less is put together in one piece.
+constexpr std::size_t kShortOctets = 8192;
 
 std::size_t payload_octets(std::span<const PayloadPiece> payload) {
   std::size_t n = 0;
@@ -81,6 +83,45 @@ bool copy_piece(Mover& mover, std::uint8_t* to, const PayloadPiece& piece, std::
   return true;
 }
 
+/// The CRC of an FPDU that is staged front to back from `start` on.
+class Sum {
+ public:
+  Sum(Mover& mover, bool on, const std::uint8_t* start)
+      : mover_(mover), on_(on), uncovered_(start) {}
+
+  /// Stages a piece of the payload. False: its memory is gone.
+  bool copy(std::uint8_t* to, const PayloadPiece& piece) {
+    if (!on_ || piece.octets < kFuseOctetsMin) return copy_piece(mover_, to, piece, nullptr);
+    cover(to);
+    uncovered_ = to + piece.octets;
+    return copy_piece(mover_, to, piece, &state_);
+  }
+  /// A piece that is sent from where it lies; staging goes on at `next`.
+  bool refer(const PayloadPiece& piece, const std::uint8_t* before, const std::uint8_t* next) {
+    if (!on_) return true;
+    cover(before);
+    uncovered_ = next;
+    return mover_.crc_registered(&state_, piece.data, piece.octets);
+  }
+  /// Behind all that is covered; zero without a CRC.
+  void store(std::uint8_t* crc_place) {
+    cover(crc_place);
+    store_crc(crc_place, on_ ? crc32c_finish(state_) : 0);
+  }
+
+ private:
+  void cover(const std::uint8_t* end) {
+    if (!on_ || end == uncovered_) return;
+    state_ =
+        mover_.crc_extend(state_, Octets(uncovered_, static_cast<std::size_t>(end - uncovered_)));
+  }
+
+  Mover& mover_;
+  const bool on_;
+  std::uint32_t state_ = kCRC32CStart;
+  const std::uint8_t* uncovered_;  ///< staged octets from here on are not in it yet
+};
+
 }  // namespace
 
 Framer::Framer(bool markers, bool crc, Mover* mover, std::size_t copy_below)
@@ -111,8 +152,8 @@ Framed Framer::append(TransmitBatch& batch, Octets header, std::span<const Paylo
   return framed;
 }
 
-// What append_plain() makes of payload of which nothing is sent from where it lies and nothing is
-// worth a CRC of its own: one run of staging, filled front to back and summed at once.
+// What append_plain() makes of payload of which nothing is sent from where it lies: one run of
+// staging, filled front to back.
 Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
   //= MPA-07
   const std::size_t octets = wire::fpdu_octets(fpdu.ulpdu_octets);
@@ -122,8 +163,9 @@ Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
   std::uint8_t* cursor = start + wire::kUlpduLengthOctets;
   if (!fpdu.header.empty()) std::memcpy(cursor, fpdu.header.data(), fpdu.header.size());
   cursor += fpdu.header.size();
+  Sum sum(*mover_, crc_, start);
   for (const PayloadPiece& piece : fpdu.payload) {
-    if (!copy_piece(*mover_, cursor, piece, nullptr)) return Framed::MemoryGone;
+    if (!sum.copy(cursor, piece)) return Framed::MemoryGone;
     cursor += piece.octets;
   }
   //= MPA-06
@@ -131,8 +173,7 @@ Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
   while (cursor != crc_place) *cursor++ = 0;
   //= MPA-13
   //= MPA-15
-  const Octets covered(start, octets - wire::kCRCOctets);
-  store_crc(crc_place, crc_ ? crc32c_finish(mover_->crc_extend(kCRC32CStart, covered)) : 0);
+  sum.store(crc_place);
   return Framed::Done;
 }
 
@@ -156,37 +197,24 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
   if (!fpdu.header.empty()) {
     std::memcpy(cursor + wire::kUlpduLengthOctets, fpdu.header.data(), fpdu.header.size());
   }
-  std::uint32_t state = kCRC32CStart;
-  const std::uint8_t* unsummed = cursor;  // staged octets before `cursor` that no CRC covers yet
-  const auto sum_staged = [&] {
-    if (crc_ && cursor != unsummed) {
-      state = mover_->crc_extend(
-          state, Octets(unsummed, static_cast<std::size_t>(cursor - unsummed)));
-    }
-    unsummed = cursor;
-  };
+  Sum sum(*mover_, crc_, cursor);
   cursor += head;
   for (const PayloadPiece& piece : fpdu.payload) {
-    if (!copies(piece, fpdu.snapshot)) {
+    if (copies(piece, fpdu.snapshot)) {
+      if (!sum.copy(cursor, piece)) return Framed::MemoryGone;
+      cursor += piece.octets;
+    } else {
+      std::uint8_t* const before = cursor;
       if (fpdu.snapshot) cursor += piece.octets;  // past its shelter
-      if (!crc_) continue;
-      sum_staged();
-      if (!mover_->crc_registered(&state, piece.data, piece.octets)) return Framed::MemoryGone;
-      continue;
+      if (!sum.refer(piece, before, cursor)) return Framed::MemoryGone;
     }
-    const bool fuse = crc_ && piece.octets >= kFuseOctetsMin;
-    if (fuse) sum_staged();
-    if (!copy_piece(*mover_, cursor, piece, fuse ? &state : nullptr)) return Framed::MemoryGone;
-    cursor += piece.octets;
-    if (fuse) unsummed = cursor;
   }
   //= MPA-06
   std::memset(cursor, 0, pad);
   cursor += pad;
   //= MPA-13
   //= MPA-15
-  sum_staged();
-  store_crc(cursor, crc_ ? crc32c_finish(state) : 0);
+  sum.store(cursor);
   return Framed::Done;
 }
 
@@ -228,7 +256,7 @@ Framed Framer::append_marked(TransmitBatch& batch, const FPDU& fpdu) {
 
 bool Framer::is_short(const FPDU& fpdu) const {
   const std::size_t payload = fpdu.ulpdu_octets - fpdu.header.size();
-  return payload < kFuseOctetsMin && payload < copy_below_;
+  return payload < kShortOctets && payload < copy_below_;
 }
 
 bool Framer::copies(const PayloadPiece& piece, bool snapshot) const {

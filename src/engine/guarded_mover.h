@@ -32,8 +32,9 @@ class GuardedMover final : public core::Mover {
 
  private:
   /// What was sent last was in no cache, by the time that its CRC took; so what is sent next will
-  /// not be.
+  /// not be. Likewise where was placed last.
   std::atomic<bool> sends_cold_{false};
+  std::atomic<bool> places_cold_{false};
 };
 
 }  // namespace weft::engine

@@ -7,9 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
+#include <numeric>
+#include <random>
+#include <vector>
 
 namespace weft::engine {
 namespace {
@@ -68,6 +72,24 @@ TEST(GuardedMoverTest, AnAtomicOperationOnAVanishedPageIsRefused) {
 }
 
 /// In children, as below.
+// Whatever it makes of the cache and the sizes: large and small in turns, more than a cache holds.
+TEST(GuardedMoverTest, PlacesWhatArrivedAndNothingElse) {
+  GuardedMover mover;
+  constexpr std::size_t kRoom = 8 << 20;
+  std::vector<std::uint8_t> source(256 << 10), target(kRoom), expected(kRoom);
+  std::iota(source.begin(), source.end(), std::uint8_t{1});
+  std::mt19937 random(1);
+  for (std::size_t at = 0; at < kRoom;) {
+    const std::size_t most = random() % 3 == 0 ? 5'000 : source.size() - 256;
+    const std::size_t octets = std::min<std::size_t>(kRoom - at, random() % most);
+    const Octets piece = Octets(source).subspan(random() % 256, octets);
+    ASSERT_TRUE(mover.place(target.data() + at, piece));
+    std::copy(piece.begin(), piece.end(), expected.begin() + static_cast<std::ptrdiff_t>(at));
+    at += octets + random() % 70;
+  }
+  EXPECT_TRUE(target == expected);
+}
+
 TEST(GuardedMoverTest, EachAccessToAVanishedPageIsRefused) {
   static std::array<std::uint8_t, 4096> octets;
   std::uint32_t state = 0;

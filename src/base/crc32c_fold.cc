@@ -1,3 +1,4 @@
+// CRC32C by folding with carry-less multiplication, and copying meanwhile.
 #include "base/crc32c_fold.h"
 
 #include "base/assert.h"

@@ -81,19 +81,10 @@ void leave() {
   service->drain(kPatience);
 }
 
-int enter(const SocketPtr& socket, int flags, int fd) try {
-  auto made = socket->open_descriptor(flags);
+int enter(const SocketPtr& socket, int flags) try {
+  const auto made = socket->open_descriptor(flags);
   if (!made) return fail(made);
-  int number = *made;
-  if (fd >= 0) {
-    if (kernel::dup3(number, fd, flags & SOCK_CLOEXEC) < 0) {
-      const int code = errno;
-      kernel::close(number);
-      return fail(code);
-    }
-    kernel::close(number);
-    number = fd;
-  }
+  const int number = *made;
   socket->add_number(number);
   if (!sockets().set(number, socket)) {
     socket->remove_number(number);

@@ -22,9 +22,8 @@ namespace weft::sockets {
 /// All sockets of this process, by their numbers.
 FdTable<Socket>& sockets();
 
-/// Gives the socket a descriptor. `fd` >= 0: exactly this number, which is taken over from whatever
-/// has it.
-int enter(const SocketPtr& socket, int flags, int fd = -1);
+/// Gives the socket a descriptor.
+int enter(const SocketPtr& socket, int flags);
 
 int new_socket(int domain, int type, int protocol);
 int bind(Socket& socket, const sockaddr* address, socklen_t octets);

@@ -100,22 +100,45 @@ bool is_unused(int fd) {
   return kernel::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &state, &octets) == 0 && state == TCP_CLOSE;
 }
 
-/// Puts the socket under the number, whose TCP socket `kept` is. False, with errno: it is not
-/// there.
-bool put_in_place(const SocketPtr& socket, int fd, int kept, Candidate& candidate) {
+int cloexec_of(int fd) {
+  return (kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
+}
+
+/// The TCP socket makes way for what `ours` is, and stays as `kept`. False, with errno: it is there
+/// still.
+bool replace(int fd, int ours, int kept, const SocketPtr& socket, Candidate& candidate) {
   std::lock_guard lock(switching);
   if (sockets().has(fd)) return errno = EISCONN, false;  // another thread was faster
-  const int flags = ((kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0 ? SOCK_CLOEXEC : 0) |
-                    ((kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 ? SOCK_NONBLOCK : 0);
+  const int cloexec = cloexec_of(fd);
   socket->size().operations = candidate.operations;
   unregister(candidate, fd);
-  if (enter(socket, flags, fd) < 0) {
-    const int code = errno;
+  int code = 0;
+  if (kernel::dup3(ours, fd, cloexec) < 0) {
+    code = errno;
+  } else if (!sockets().set(fd, socket)) {
+    code = ENOMEM;
+    kernel::dup3(kept, fd, cloexec);
+  }
+  if (code != 0) {
     register_again(candidate, fd);
     return errno = code, false;
   }
   candidate.kept = kept;
   return true;
+}
+
+/// Puts the socket under the number of a TCP socket. False, with errno: that is there still.
+bool put_in_place(const SocketPtr& socket, int fd, int kept, Candidate& candidate) {
+  const bool nonblocking = (kernel::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
+  const auto ours = socket->open_descriptor(cloexec_of(fd) | (nonblocking ? SOCK_NONBLOCK : 0));
+  if (!ours) return errno = ours.error().code, false;
+  const bool done = attempt([&] { socket->add_number(fd); })
+                        ? replace(fd, *ours, kept, socket, candidate)
+                        : (errno = ENOMEM, false);
+  const int code = errno;
+  kernel::close(*ours);
+  if (!done) socket->remove_number(fd);
+  return errno = code, done;
 }
 
 /// Whether epoll sets knew the number, and now know it again.
@@ -164,8 +187,7 @@ void replace_by_kept(const SocketPtr& socket, Candidate& candidate, std::vector<
   std::erase_if(numbers, [&](int fd) {
     return !sockets().take_from(fd, socket, [&] {
       unregister(candidate, fd);
-      const bool cloexec = (kernel::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
-      kernel::dup3(candidate.kept, fd, cloexec ? O_CLOEXEC : 0);
+      kernel::dup3(candidate.kept, fd, cloexec_of(fd));
       register_again(candidate, fd);
     });
   });

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "front/libibverbs/hand_events.h"
 #include "front/testing/behind/record.h"
 
 namespace {
@@ -153,6 +154,7 @@ TEST_F(BehindTest, AProgramWalksThroughTheVerbs) {
   ibv_comp_channel* channel = ibv_create_comp_channel(context);
   ibv_cq* cq = ibv_create_cq(context, 10, &buffer, channel, 3);
   EXPECT_EQ(cq, record().cq);
+  EXPECT_FALSE(weft_hand_events(channel, nullptr, nullptr)) << "its descriptor shows all";
   const long expected[] = {reinterpret_cast<long>(context), 10, reinterpret_cast<long>(&buffer),
                            reinterpret_cast<long>(channel), 3};
   for (int i = 0; i < 5; ++i) EXPECT_EQ(record().arguments[i], expected[i]) << i;

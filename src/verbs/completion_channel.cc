@@ -55,6 +55,11 @@ int CompletionChannel::get(void** owner) {
   }
 }
 
+void CompletionChannel::hand(WakeFd::Taker taker, void* cookie) {
+  std::lock_guard guard(lock_);
+  wake_.hand(taker, cookie);
+}
+
 void CompletionChannel::acknowledge(CompletionEventState& cq, std::uint32_t events) {
   std::lock_guard guard(lock_);
   cq.acknowledged += events;

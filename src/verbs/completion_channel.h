@@ -37,6 +37,8 @@ class CompletionChannel {
   /// The owner of the CQ with the oldest event, waiting for one as WakeFd::wait says. Returns 0 or
   /// the errno. Each one got must be acknowledged.
   int get(void** owner);
+  /// See WakeFd::hand.
+  void hand(WakeFd::Taker taker, void* cookie);
   void acknowledge(CompletionEventState& cq, std::uint32_t events);
   /// Takes back what was not delivered and waits until all that was is acknowledged. Called when
   /// the device gives no more events for this CQ.

@@ -70,6 +70,33 @@ TEST_F(ChannelTest, CQsTakeTurns) {
   EXPECT_FALSE(readable(channel.fd()));
 }
 
+TEST_F(ChannelTest, AnEventThatIsTakenIsNotCounted) {
+  open();
+  set_nonblocking(channel.fd());
+  bool takes = true;
+  channel.hand([](void* cookie) { return *static_cast<bool*>(cookie); }, &takes);
+  channel.notify(cq_a);
+  EXPECT_FALSE(readable(channel.fd()));
+  EXPECT_EQ(get(), &cq_a);
+  takes = false;
+  channel.notify(cq_b);
+  EXPECT_TRUE(readable(channel.fd()));
+  EXPECT_EQ(get(), &cq_b);
+  EXPECT_FALSE(readable(channel.fd()));
+}
+
+TEST_F(ChannelTest, WhatWasTakenButNotFetchedCountsWhenNobodyTakesAnyMore) {
+  open();
+  set_nonblocking(channel.fd());
+  channel.hand([](void*) { return true; }, nullptr);
+  channel.notify(cq_a);
+  EXPECT_FALSE(readable(channel.fd()));
+  channel.hand(nullptr, nullptr);
+  EXPECT_TRUE(readable(channel.fd()));
+  EXPECT_EQ(get(), &cq_a);
+  EXPECT_FALSE(readable(channel.fd()));
+}
+
 TEST_F(ChannelTest, RetireTakesBackWhatWasNotDelivered) {
   open();
   channel.notify(cq_a);

@@ -59,7 +59,7 @@ Result<void> WakeFd::open(device::Device& device) {
 
 void WakeFd::add(std::uint32_t events) {
   queued_.fetch_add(events, std::memory_order_seq_cst);
-  if (device_->end_sleep(queued_)) {
+  if ((taker_ != nullptr && taker_(taker_cookie_)) || device_->end_sleep(queued_)) {
     uncounted_ += events;
   } else {
     write_count(event_fd_, events);
@@ -75,6 +75,12 @@ void WakeFd::remove(std::uint32_t events) {
     // Does not block even on a blocking descriptor: by the invariant the count is above zero.
     if (::syscall(SYS_read, event_fd_, &one, sizeof one) < 0 && errno == EINTR) ++events;
   }
+}
+
+void WakeFd::hand(Taker taker, void* cookie) {
+  taker_ = taker;
+  taker_cookie_ = cookie;
+  settle();
 }
 
 void WakeFd::settle() {

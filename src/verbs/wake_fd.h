@@ -14,8 +14,8 @@ namespace weft::verbs {
 /// signals work as with a kernel device.
 ///
 /// Invariant: the eventfd's count is the number of queued events, less those that a thread in
-/// wait() will find by itself. The owner keeps it by calling add, remove and settle under the lock
-/// of its queue; nobody else reads the eventfd.
+/// wait() will find by itself, or a taker has taken. The owner keeps it by calling add, remove,
+/// hand and settle under the lock of its queue; nobody else reads the eventfd.
 ///
 /// When the engine runs inline, fd() is an epoll descriptor over the eventfd and the device's
 /// progress descriptor: the program then also wakes when there is protocol work, calls for an event
@@ -41,6 +41,11 @@ class WakeFd {
 
   void add(std::uint32_t events);
   void remove(std::uint32_t events);
+  /// From now on add() asks `taker(cookie)` first: true means that the calling thread takes the
+  /// events itself, soon, and the eventfd does not count them. It calls nothing of this library.
+  /// Null: nobody is asked any more. What was not taken yet is counted.
+  using Taker = bool (*)(void* cookie);
+  void hand(Taker taker, void* cookie);
   /// Called when a thread that was in wait() takes what it found, or gives up.
   void settle();
 
@@ -58,6 +63,8 @@ class WakeFd {
   int program_fd_ = -1;
   std::atomic<std::uint32_t> queued_{0};
   std::uint32_t uncounted_ = 0;  ///< of the queued ones: not in the eventfd
+  Taker taker_ = nullptr;
+  void* taker_cookie_ = nullptr;
 };
 
 }  // namespace weft::verbs

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +10,8 @@
 #include <iterator>
 #include <thread>
 #include <vector>
+
+#include "front/libibverbs/hand_events.h"
 
 namespace {
 
@@ -376,6 +379,54 @@ TEST_F(APITest, AFlushGivesEveryReceiveBack) {
   }
   EXPECT_EQ(ibv_destroy_qp(qp), 0);
   EXPECT_EQ(ibv_destroy_comp_channel(channel), EBUSY);
+  EXPECT_EQ(ibv_destroy_cq(receives), 0);
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+}
+
+TEST_F(APITest, AnEventThatItsFinderTakesIsNotShown) {
+  ibv_comp_channel* channel = ibv_create_comp_channel(context);
+  ibv_cq* receives = ibv_create_cq(context, 8, nullptr, channel, 0);
+  ASSERT_NE(receives, nullptr);
+  ibv_qp_init_attr attr = attributes();
+  attr.recv_cq = receives;
+  struct Asked {
+    bool takes;
+    int times;
+  };
+  const auto is_shown = [channel] {
+    pollfd watched = {channel->fd, POLLIN, 0};
+    return ::poll(&watched, 1, 0) == 1;
+  };
+  for (const bool takes : {true, false}) {
+    Asked asked = {takes, 0};
+    ASSERT_TRUE(weft_hand_events(
+        channel,
+        [](void* cookie) {
+          auto* told = static_cast<Asked*>(cookie);
+          ++told->times;
+          return told->takes;
+        },
+        &asked));
+    ibv_qp* qp = ibv_create_qp(pd, &attr);
+    ASSERT_NE(qp, nullptr);
+    ibv_recv_wr wr = {}, *bad = nullptr;
+    ASSERT_EQ(ibv_post_recv(qp, &wr, &bad), 0);
+    ASSERT_EQ(ibv_req_notify_cq(receives, 0), 0);
+    ibv_qp_attr change = {};
+    change.qp_state = IBV_QPS_ERR;
+    ASSERT_EQ(ibv_modify_qp(qp, &change, IBV_QP_STATE), 0);
+    ibv_wc wc;
+    ASSERT_EQ(ibv_poll_cq(receives, 1, &wc), 1);
+    EXPECT_EQ(asked.times, 1);
+    EXPECT_EQ(is_shown(), !takes);
+    ibv_cq* which = nullptr;
+    void* unused;
+    ASSERT_EQ(ibv_get_cq_event(channel, &which, &unused), 0);
+    EXPECT_EQ(which, receives);
+    ibv_ack_cq_events(receives, 1);
+    EXPECT_FALSE(is_shown());
+    EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  }
   EXPECT_EQ(ibv_destroy_cq(receives), 0);
   EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }

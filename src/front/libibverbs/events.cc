@@ -3,6 +3,7 @@
 
 #include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
+#include "front/libibverbs/hand_events.h"
 #include "front/libibverbs/objects.h"
 
 namespace weft::front {
@@ -117,6 +118,12 @@ WEFT_VERB(void, ack_cq_events, (ibv_cq * cq, unsigned nevents)) {
   count(cq, &cq->comp_events_completed, nevents);
   // Last: from here on a waiting destroy may free the CQ.
   to_object(cq->channel)->channel.acknowledge(to_object(cq)->cq.completion_events(), nevents);
+}
+
+WEFT_EXPORT bool weft_hand_events(ibv_comp_channel* channel, bool (*taker)(void*), void* cookie) {
+  if (is_foreign(channel)) return false;
+  to_object(channel)->channel.hand(taker, cookie);
+  return true;
 }
 
 WEFT_VERB(int, get_async_event, (ibv_context * context, ibv_async_event* event)) {

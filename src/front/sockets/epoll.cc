@@ -77,7 +77,7 @@ std::optional<int> epoll_wait(int epoll, epoll_event* events, int count, const t
   unsigned for_others = 0;
   for (;;) {
     const auto is_something = [&] {
-      look();
+      if (Service::look()) return true;
       pollfd fds[] = {both[0], both[1]};
       const timespec at_once{};
       return kernel::ppoll(fds, 2, &at_once) > 0;
@@ -89,7 +89,7 @@ std::optional<int> epoll_wait(int epoll, epoll_event* events, int count, const t
         return -1;
       }
     }
-    const bool shown = service->serve();
+    const bool shown = service->serve_found();
     found = kernel::epoll_wait(epoll, events, count, 0);
     if (found != 0 || (deadline && *deadline <= Clock::now())) return found;
     if (shown && ++for_others == kForOthersMax) break;

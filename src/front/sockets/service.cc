@@ -28,6 +28,24 @@ constexpr int kStandBackMs = 1;
 /// Marks the far end of a socket that was handed over.
 constexpr std::uint64_t kRelay = std::uint64_t{1} << 63;
 
+/// Sockets with completions, by their numbers, that the calling thread found itself.
+struct Found {
+  bool takes = false;
+  unsigned count = 0;
+  std::array<std::uint64_t, 64> numbers{};
+};
+constinit thread_local Found found_here;
+
+/// Meanwhile the calling thread takes what it finds. It handles no signals then, so that it cannot
+/// jump away from what it took; where it sleeps, and does handle them, this is not so.
+class Taking {
+ public:
+  Taking() { found_here.takes = true; }
+  ~Taking() { found_here.takes = false; }
+  Taking(const Taking&) = delete;
+  Taking& operator=(const Taking&) = delete;
+};
+
 Mutex making;
 Service* instance = nullptr;  // with making held
 unsigned instance_made_in = 0;
@@ -207,12 +225,43 @@ bool Service::serve() {
   const int count = kernel::epoll_wait(completions_, ready.data(), ready.size(), 0);
   bool shown = false;
   for (int i = 0; i < count; ++i) {
-    const SocketPtr socket = find_watched(ready[static_cast<unsigned>(i)].data.u64);
-    if (socket == nullptr) continue;
-    handle(*socket, [&] { shown = socket->handle_completions(false) || shown; });
+    shown = serve_watched(ready[static_cast<unsigned>(i)].data.u64) || shown;
   }
   // One of them may have been all that a closed socket waited for.
   if (count > 0 && has_dying_.load(std::memory_order_relaxed)) wake(wake_);
+  return shown;
+}
+
+bool Service::serve_watched(std::uint64_t number) {
+  const SocketPtr socket = find_watched(number);
+  bool shown = false;
+  if (socket != nullptr) handle(*socket, [&] { shown = socket->handle_completions(false); });
+  return shown;
+}
+
+bool Service::take_found(void* socket) {
+  if (!found_here.takes || found_here.count == found_here.numbers.size()) return false;
+  found_here.numbers[found_here.count++] = static_cast<Socket*>(socket)->number();
+  return true;
+}
+
+bool Service::look() {
+  const Taking taking;
+  sockets::look();
+  return found_here.count != 0;
+}
+
+bool Service::serve_found() {
+  const Taking taking;
+  // What others found waits longer already.
+  bool shown = serve();
+  if (found_here.count == 0) return shown;
+  // Serving one may find more.
+  for (unsigned i = 0; i < found_here.count; ++i) {
+    shown = serve_watched(found_here.numbers[i]) || shown;
+  }
+  found_here.count = 0;
+  if (has_dying_.load(std::memory_order_relaxed)) wake(wake_);
   return shown;
 }
 

@@ -79,6 +79,15 @@ class Service {
   /// Takes the completions of watched sockets. True: that changed what some descriptor shows.
   bool serve();
 
+  // What the thread that serves finds in these two calls, where it works for the device, no
+  // descriptor tells it (VerbsLane::hand_events).
+  /// As look(). True: it found completions of watched sockets, and serve_found() comes next.
+  static bool look();
+  /// serve(), and takes these, too.
+  bool serve_found();
+  /// The taker: there is an event of a Socket's.
+  static bool take_found(void* socket);
+
  private:
   struct Dying {
     SocketPtr socket;
@@ -96,6 +105,7 @@ class Service {
   void handle_relay(std::uint64_t number);
   void handle_delayed();
   SocketPtr find_watched(std::uint64_t number);
+  bool serve_watched(std::uint64_t number);
   int stand_back_ms();
   void mute(bool on);
   /// What a process wrote that has ended is still to be carried on.

@@ -43,6 +43,8 @@ void Socket::serve_in_background() {
     if (!service) return;
     (*service)->watch(shared_from_this(), lane_->event_fd(), relaying_);
     watched_ = true;
+    // Those of a socket that another process has are for the service's thread.
+    if (!relaying_) lane_->hand_events(Service::take_found, this);
   }
   while (arm()) {
   }

@@ -40,7 +40,10 @@ bool Socket::hand_over() {
   if (!service) return false;
   set_relaying(true);
   // From now on the service's thread alone takes its completions.
-  if (std::exchange(watched_, false)) (*service)->unwatch(*this, lane_->event_fd());
+  if (std::exchange(watched_, false)) {
+    (*service)->unwatch(*this, lane_->event_fd());
+    lane_->hand_events(nullptr, nullptr);
+  }
   kernel::fcntl(mirror_.far(), F_SETFL, O_RDWR | O_NONBLOCK);
   relay_waits_ = EPOLLIN;
   (*service)->watch_relay(shared_from_this(), mirror_.far(), relay_waits_, true);

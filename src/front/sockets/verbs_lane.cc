@@ -11,6 +11,7 @@
 
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_signals.h"
+#include "front/sockets/our_verbs.h"
 
 namespace weft::sockets {
 namespace {
@@ -37,6 +38,9 @@ Tag tag_of(std::uint64_t id) {
 unsigned told_of(Tag tag) {
   return tag.requests != 0 ? IBV_SEND_SIGNALED : 0;
 }
+
+const auto weft_hand_events =
+    of_our_verbs<bool (*)(ibv_comp_channel*, bool (*)(void*), void*)>("weft_hand_events");
 
 std::size_t whole_pages(std::size_t octets) {
   return (octets + kPage - 1) / kPage * kPage;
@@ -321,6 +325,10 @@ bool VerbsLane::drive(int most) {
 void VerbsLane::arm() {
   if (armed_) return;
   armed_ = ibv_req_notify_cq(cq_, 0) == 0;
+}
+
+void VerbsLane::hand_events(bool (*taker)(void*), void* cookie) {
+  if (weft_hand_events != nullptr) weft_hand_events(channel_, taker, cookie);
 }
 
 void VerbsLane::take_event() {

@@ -52,6 +52,9 @@ class VerbsLane final : public Lane, public TransferLane {
   bool drive(int most = kAll);
   /// Has the next completion make event_fd() readable; one may have come before: drive() again.
   void arm();
+  /// Events that `taker(cookie)` takes do not make event_fd() readable; null: all do. As
+  /// weft_hand_events (front/libibverbs/hand_events.h); over other verbs libraries it is not asked.
+  void hand_events(bool (*taker)(void*), void* cookie);
   /// An event of arm() is still to come, or was not taken yet: event_fd() tells.
   bool is_armed() const { return armed_; }
   /// event_fd() is readable. drive() takes the event of the completions that it finds itself.

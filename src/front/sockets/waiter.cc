@@ -1,7 +1,6 @@
 // Waking threads, and what a signal does to them.
 #include "front/sockets/waiter.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
@@ -11,6 +10,7 @@
 #include <cstdint>
 
 #include "front/sockets/kernel.h"
+#include "front/sockets/our_verbs.h"
 
 namespace weft::sockets {
 namespace {
@@ -77,12 +77,6 @@ Patience& own_patience() {
 namespace {
 thread_local bool is_asleep = false;
 
-/// Looked up and not linked to: another verbs library does not have it. With the library, not with
-/// the first call: a child forked in the midst of that would wait for its end.
-template <typename Call>
-Call of_our_verbs(const char* name) {
-  return reinterpret_cast<Call>(dlvsym(RTLD_DEFAULT, name, "WEFT_PRIVATE_1"));
-}
 const auto weft_look = of_our_verbs<void (*)()>("weft_look");
 const auto weft_ppoll =
     of_our_verbs<int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*)>("weft_ppoll");

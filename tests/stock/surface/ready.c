@@ -536,6 +536,55 @@ static void epoll_by_several_threads(void) {
 }
 
 /* Neither before its time nor long after, whatever else comes meanwhile. */
+/* One thread answers on more sockets than it looks after at once, another writes to all of them and
+   waits for each answer. */
+enum { MANY = 70, ROUNDS = 20 };
+
+static void* answer_many_by_level(void* unused) {
+  (void)unused;
+  struct epoll_event events[16];
+  for (;;) {
+    const int count = epoll_wait(shared.set, events, 16, -1);
+    need(count > 0, "epoll_wait");
+    for (int i = 0; i < count; ++i) {
+      char octet;
+      if (events[i].data.fd == shared.stop) return NULL;
+      need(recv(events[i].data.fd, &octet, 1, 0) == 1, "recv");
+      need(send(events[i].data.fd, &octet, 1, 0) == 1, "send");
+    }
+  }
+}
+
+static void epoll_of_many(void) {
+  static struct pair pairs[MANY];
+  pthread_t answerer;
+  shared.set = epoll_create1(0), shared.stop = eventfd(0, 0);
+  struct epoll_event event = {.events = EPOLLIN, .data.fd = shared.stop};
+  SAY(epoll_ctl(shared.set, EPOLL_CTL_ADD, shared.stop, &event));
+  for (int i = 0; i < MANY; ++i) {
+    pairs[i] = open_ipv4_pair();
+    close(pairs[i].listener);
+    event.data.fd = pairs[i].server;
+    need(epoll_ctl(shared.set, EPOLL_CTL_ADD, pairs[i].server, &event) == 0, "epoll_ctl");
+  }
+  pthread_create(&answerer, NULL, answer_many_by_level, NULL);
+  long answered = 0;
+  for (int round = 0; round < ROUNDS; ++round) {
+    char octet = 'x';
+    for (int i = 0; i < MANY; ++i) need(send(pairs[i].client, &octet, 1, 0) == 1, "send");
+    for (int i = 0; i < MANY; ++i) {
+      need(wait_for(pairs[i].client, POLLIN) != 0, "an answer");
+      answered += recv(pairs[i].client, &octet, 1, 0);
+    }
+    if (round % 5 == 0) usleep(3000); /* longer than anybody stands back */
+  }
+  SAY(answered);
+  SAY(eventfd_write(shared.stop, 1));
+  pthread_join(answerer, NULL);
+  for (int i = 0; i < MANY; ++i) close(pairs[i].client), close(pairs[i].server);
+  close(shared.set), close(shared.stop);
+}
+
 static void epoll_in_time(void) {
   struct pair pair = open_ipv4_pair(), other = open_ipv4_pair();
   const int epoll = epoll_create1(0), second = epoll_create1(0);
@@ -611,6 +660,7 @@ const struct test_case ready_cases[] = {
     {"connecting_to_nobody", connecting_to_nobody},
     {"epoll_and_dup", epoll_and_dup},
     {"epoll_by_several_threads", epoll_by_several_threads},
+    {"epoll_of_many", epoll_of_many},
     {"epoll_in_time", epoll_in_time},
     {"connecting_without_waiting", connecting_without_waiting},
     {NULL, NULL},

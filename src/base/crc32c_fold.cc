@@ -28,14 +28,13 @@ constexpr std::uint32_t power(unsigned exponent) {
 
 /// What moves 64 bits ahead. The product of two reflected numbers stands one bit too low, and the
 /// remainder in the low half of its 64 bits means x^32 of itself: 33 less.
-constexpr long long key(unsigned bits_ahead) {
-  return power(bits_ahead - 33);
-}
+template <unsigned kBitsAhead>
+constexpr long long kKey = power(kBitsAhead - 33);
 
 /// Moves 128 bits ahead: the first half, in front, by 64 more.
 template <unsigned kBits>
 WEFT_FOLDS inline __m512i keys() {
-  return _mm512_broadcast_i32x4(_mm_set_epi64x(key(kBits), key(kBits + 64)));
+  return _mm512_broadcast_i32x4(_mm_set_epi64x(kKey<kBits>, kKey<kBits + 64>));
 }
 
 /// Each 128 bits of `sum` moved ahead by what `keys` says, and `data`, which stands there, added.
@@ -53,8 +52,11 @@ struct Cursor {
   std::size_t left;
 
   WEFT_FOLDS __m512i vector() {
-    const __m512i octets = _mm512_loadu_si512(from);
-    if constexpr (kCopy) _mm512_storeu_si512(to, octets);
+    __m512i octets = _mm512_loadu_si512(from);
+    if constexpr (kCopy) {
+      __asm__("" : "+v"(octets));  // not to be loaded again: what is stored is what is summed
+      _mm512_storeu_si512(to, octets);
+    }
     advance(kVector);
     return octets;
   }
@@ -62,7 +64,10 @@ struct Cursor {
   Word word() {
     Word octets;
     std::memcpy(&octets, from, sizeof octets);
-    if constexpr (kCopy) std::memcpy(to, &octets, sizeof octets);
+    if constexpr (kCopy) {
+      __asm__("" : "+r"(octets));  // likewise
+      std::memcpy(to, &octets, sizeof octets);
+    }
     advance(sizeof octets);
     return octets;
   }
@@ -105,8 +110,8 @@ WEFT_FOLDS std::uint32_t run(std::uint32_t state, Cursor<kCopy> at) {
   }
   while (at.left >= kVector) sum = fold(sum, keys<kVectorBits>(), at.vector());
   // The last 128 bits stay where they are, and the others come to them.
-  const __m512i to_last = _mm512_set_epi64(0, 0, key(128), key(128 + 64), key(256), key(256 + 64),
-                                           key(384), key(384 + 64));
+  const __m512i to_last = _mm512_set_epi64(0, 0, kKey<128>, kKey<128 + 64>, kKey<256>,
+                                           kKey<256 + 64>, kKey<384>, kKey<384 + 64>);
   const __m512i moved = fold(sum, to_last, _mm512_setzero_si512());
   const __m128i last =
       _mm_xor_si128(_mm_xor_si128(_mm512_extracti32x4_epi32(moved, 0),

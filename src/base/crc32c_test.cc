@@ -37,10 +37,22 @@ std::uint32_t extend_by_unfolded_copy(std::uint32_t state, Octets data) {
   return crc32c_copy_unfolded(state, target, data);
 }
 
+std::uint32_t extend_folding(std::uint32_t state, Octets data) {
+  if (!can_fold() || data.size() < kFoldOctetsMin) return crc32c_extend_unfolded(state, data);
+  return crc32c_extend_folding(state, data);
+}
+
+std::uint32_t extend_by_folding_copy(std::uint32_t state, Octets data) {
+  Buffer target(data.size());
+  if (!can_fold() || data.size() < kFoldOctetsMin) return crc32c_copy_unfolded(state, target, data);
+  return crc32c_copy_folding(state, target, data);
+}
+
 using Extend = std::uint32_t (*)(std::uint32_t, Octets);
 struct Implementation {
   const char* name;
   Extend extend;
+  bool folds = false;
 };
 
 std::string on_the_wire(Extend extend, Octets data) {
@@ -55,13 +67,21 @@ Buffer random_octets(std::size_t count, std::mt19937_64& random) {
   return octets;
 }
 
-class CRC32C : public testing::TestWithParam<Implementation> {};
+class CRC32C : public testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override {
+    if (GetParam().folds && !can_fold()) GTEST_SKIP() << "no AVX-512 with VPCLMULQDQ here";
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Implementations, CRC32C,
                          testing::Values(Implementation{"portable", crc32c_extend_portable},
                                          Implementation{"hosted", crc32c_extend},
                                          Implementation{"ahead", crc32c_extend_ahead},
                                          Implementation{"unfolded", crc32c_extend_unfolded},
+                                         Implementation{"folding", extend_folding, true},
+                                         Implementation{"folding_copy", extend_by_folding_copy,
+                                                        true},
                                          Implementation{"copy", extend_by_copy},
                                          Implementation{"unfolded_copy", extend_by_unfolded_copy}),
                          [](const auto& parameter) { return parameter.param.name; });

@@ -71,7 +71,6 @@ TEST(GuardedMoverTest, AnAtomicOperationOnAVanishedPageIsRefused) {
                             {wire::AtomicOpcode::FetchAdd, {.data = 2}}, &original));
 }
 
-/// In children, as below.
 // Whatever it makes of the cache and the sizes: large and small in turns, more than a cache holds.
 TEST(GuardedMoverTest, PlacesWhatArrivedAndNothingElse) {
   GuardedMover mover;
@@ -90,11 +89,18 @@ TEST(GuardedMoverTest, PlacesWhatArrivedAndNothingElse) {
   EXPECT_TRUE(target == expected);
 }
 
+/// In children, as below.
 TEST(GuardedMoverTest, EachAccessToAVanishedPageIsRefused) {
   static std::array<std::uint8_t, 4096> octets;
   std::uint32_t state = 0;
   GuardedMover mover;
   std::uint8_t* const page = unmapped_page();
+  // Half of it is there.
+  constexpr std::size_t kLong = 128 * 1024;
+  static std::array<std::uint8_t, kLong> longer;
+  auto* const half = static_cast<std::uint8_t*>(
+      mmap(nullptr, kLong, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_EQ(mprotect(half + kLong / 2, kLong / 2, PROT_NONE), 0);
   const std::function<bool()> accesses[] = {
       [&] { return mover.crc_registered(&state, page, octets.size()); },
       [&] { return mover.fetch(octets.data(), page, octets.size(), &state); },
@@ -102,6 +108,10 @@ TEST(GuardedMoverTest, EachAccessToAVanishedPageIsRefused) {
       [&] { return mover.fetch(octets.data(), page, 1, nullptr); },
       [&] { return mover.place(page, octets); },
       [&] { return mover.place(page, Octets(octets).first(8)); },
+      [&] { return mover.crc_registered(&state, half, kLong); },
+      [&] { return mover.fetch(longer.data(), half, kLong, &state); },
+      [&] { return mover.fetch(longer.data(), half, kLong, nullptr); },
+      [&] { return mover.place(half, longer); },
   };
   for (const auto& access : accesses) {
     const int status = status_of_child([&] {

@@ -96,11 +96,11 @@ class Sum {
     uncovered_ = to + piece.octets;
     return copy_piece(mover_, to, piece, &state_);
   }
-  /// A piece that is sent from where it lies; staging goes on at `next`.
-  bool refer(const PayloadPiece& piece, const std::uint8_t* before, const std::uint8_t* next) {
+  /// A piece that is sent from where it lies, between what was staged before `at` and after it.
+  bool refer(const PayloadPiece& piece, const std::uint8_t* at) {
     if (!on_) return true;
-    cover(before);
-    uncovered_ = next;
+    cover(at);
+    uncovered_ = at;
     return mover_.crc_registered(&state_, piece.data, piece.octets);
   }
   /// Behind all that is covered; zero without a CRC.
@@ -204,9 +204,8 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
       if (!sum.copy(cursor, piece)) return Framed::MemoryGone;
       cursor += piece.octets;
     } else {
-      std::uint8_t* const before = cursor;
-      if (fpdu.snapshot) cursor += piece.octets;  // past its shelter
-      if (!sum.refer(piece, before, cursor)) return Framed::MemoryGone;
+      if (!sum.refer(piece, cursor)) return Framed::MemoryGone;
+      if (fpdu.snapshot) cursor += piece.octets;  // past its shelter, which no CRC has to cover
     }
   }
   //= MPA-06

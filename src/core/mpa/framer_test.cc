@@ -92,8 +92,8 @@ TEST(Framer, WithoutCRCTheFieldIsThereAndZero) {
 // Short payload goes a straight way of its own.
 TEST(Framer, PayloadThatIsCopiedLooksLikePayloadThatIsReferencedWhateverItsLength) {
   for (const bool crc : {true, false}) {
-    for (const std::size_t octets :
-         {1, 2, 3, 4, 63, 2033, 2046, 4096, 8190, 8191, 8192, 8193, 9000}) {
+    for (const std::size_t octets : {1, 2, 3, 4, 63, 1023, 1024, 1025, 1535, 1536, 2033, 3071, 3072,
+                                     4096, 8190, 8191, 8192, 8193, 9000}) {
       Bytes payload(octets);
       for (std::size_t i = 0; i < octets; ++i) payload[i] = static_cast<std::uint8_t>(i * 7 + 1);
       const Octets all(payload);

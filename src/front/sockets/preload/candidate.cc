@@ -333,7 +333,7 @@ std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t o
   errno = 0;
   const SocketPtr socket = switch_over(fd, *candidate);
   if (socket == nullptr) {
-    if (is_short(errno)) return -1;
+    if (is_short(errno) || errno == EISCONN) return -1;
     if (falls_back) return {};
     return errno = EOPNOTSUPP, -1;
   }

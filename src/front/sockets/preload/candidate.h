@@ -10,20 +10,20 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include <weft/sockets.h>
 
 #include "front/sockets/calls.h"
+#include "front/sockets/mutex.h"
 
 namespace weft::sockets {
 
 /// Held by who reads or writes what a candidate has, whichever it is. A fork takes it, so that
 /// a child's candidates are whole: so no call of the verbs, whose locks a fork takes too, is made
 /// with it, nor one of a socket that others know.
-inline constinit std::mutex switching;
+inline constinit Mutex switching;
 
 /// With `switching` held.
 struct Candidate {

@@ -227,9 +227,13 @@ bool Service::serve() {
   for (int i = 0; i < count; ++i) {
     shown = serve_watched(ready[static_cast<unsigned>(i)].data.u64) || shown;
   }
-  // One of them may have been all that a closed socket waited for.
-  if (count > 0 && has_dying_.load(std::memory_order_relaxed)) wake(wake_);
+  if (count > 0) tell_the_dying();
   return shown;
+}
+
+// What was served may have been all that a closed socket waited for.
+void Service::tell_the_dying() {
+  if (has_dying_.load(std::memory_order_relaxed)) wake(wake_);
 }
 
 bool Service::serve_watched(std::uint64_t number) {
@@ -261,7 +265,7 @@ bool Service::serve_found() {
     shown = serve_watched(found_here.numbers[i]) || shown;
   }
   found_here.count = 0;
-  if (has_dying_.load(std::memory_order_relaxed)) wake(wake_);
+  tell_the_dying();
   return shown;
 }
 

@@ -106,6 +106,7 @@ class Service {
   void handle_delayed();
   SocketPtr find_watched(std::uint64_t number);
   bool serve_watched(std::uint64_t number);
+  void tell_the_dying();
   int stand_back_ms();
   void mute(bool on);
   /// What a process wrote that has ended is still to be carried on.

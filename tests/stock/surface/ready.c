@@ -535,7 +535,6 @@ static void epoll_by_several_threads(void) {
   close_pair(&pair), close_pair(&other);
 }
 
-/* Neither before its time nor long after, whatever else comes meanwhile. */
 /* One thread answers on more sockets than it looks after at once, another writes to all of them and
    waits for each answer. */
 enum { MANY = 70, ROUNDS = 20 };
@@ -585,6 +584,7 @@ static void epoll_of_many(void) {
   close(shared.set), close(shared.stop);
 }
 
+/* Neither before its time nor long after, whatever else comes meanwhile. */
 static void epoll_in_time(void) {
   struct pair pair = open_ipv4_pair(), other = open_ipv4_pair();
   const int epoll = epoll_create1(0), second = epoll_create1(0);

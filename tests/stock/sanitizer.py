@@ -81,8 +81,14 @@ class Record:
             inside = bool(frame)
         self.kind = next((kind for kind, start in KINDS.items() if start.match(text)), "error")
 
+    def is_wefts(self, frame):
+        """All of ours have names. A leak's frame without one was a plug-in's, where ours was loaded
+        since."""
+        function, module = frame
+        return os.path.basename(module) in WEFT and (function != NAMELESS or self.kind != "leak")
+
     def weft(self):
-        return any(os.path.basename(module) in WEFT for stack in self.stacks for _, module in stack)
+        return any(self.is_wefts(frame) for stack in self.stacks for frame in stack)
 
     def runtimes_own(self):
         return any(function.startswith(RUNTIMES_OWN) for function, _ in self.stacks[0])
@@ -100,7 +106,7 @@ class Record:
         """(the function of weft's that somebody called, the module that called it)."""
         called = None
         for function, module in self.stacks[0]:
-            if os.path.basename(module) in WEFT:
+            if self.is_wefts((function, module)):
                 called = function
             elif called:
                 return called, module

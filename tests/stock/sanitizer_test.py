@@ -40,6 +40,7 @@ STARTING = stack(CALLOC, ("pthread_getattr_np", LIBC),
 BODY = stack(NEW, ("weft::f()", WEFT),
              ("__asan::AsanThread::ThreadStart(unsigned long long)", RUNTIME))
 REPLACED = stack(CALLOC, ("<null>", "/lib/libX11.so.6"), MAIN)
+OURS_SINCE = stack(CALLOC, ("<null>", WEFT), MAIN)
 SEMAPHORE = stack(("pthread_mutex_destroy", RUNTIME), ("fio_sem_remove", PROGRAM))
 LOST = "    [failed to restore the stack]\n"
 UNSURE = "==7==Running thread 5 was not suspended. False leaks are possible.\n"
@@ -53,6 +54,8 @@ TABLE = [
     ("a leak of a program that is not listed", leaks(STRANGER), 1),
     ("a leak in a plug-in that is gone, called by a listed program", leaks(UNLOADED), 0),
     ("the same where another library was loaded since", leaks(REPLACED), 0),
+    ("the same where ours was", leaks(OURS_SINCE), 0),
+    ("an error there", ERROR + OURS_SINCE, 1),
     ("what the runtime holds while a thread starts", leaks(STARTING), 0),
     ("a leak of weft's, under a listed program", leaks(WEFT_OWN), 1),
     ("a leak of weft's in a thread of its own", leaks(BODY), 1),

@@ -224,8 +224,9 @@ Candidate::~Candidate() {
 
 FdTable<Candidate>& candidates() {
   static auto* table = [] {
-    // As of sockets(), which who switches takes second: a child's is of a moment when nobody was
-    // in it.
+    // A child's is of a moment when nobody was in it, as its sockets() is. Who switches a socket
+    // takes `switching` and then a mutex of sockets(); so does a fork, which begins with what was
+    // registered last. Hence sockets() first.
     sockets();
     constexpr auto kEnd = [] {
       candidates().unlock_all();

@@ -42,7 +42,36 @@ std::uint32_t step8(std::uint32_t state, const std::uint8_t* p) {
          kTables[0][p[7]];
 }
 
+/// Of two remainders, with the coefficient of x^31 in bit 0.
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = 0x80000000u; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) ? kPolynomial : 0);
+  }
+  return product;
+}
+
+/// Entry k moves a register behind 2^k octets.
+constexpr std::array<std::uint32_t, 64> make_powers() {
+  std::array<std::uint32_t, 64> powers{};
+  powers[0] = 0x80000000u >> 8;
+  for (std::size_t k = 1; k < powers.size(); ++k) {
+    powers[k] = multiply(powers[k - 1], powers[k - 1]);
+  }
+  return powers;
+}
+
+constexpr std::array<std::uint32_t, 64> kPowers = make_powers();
+
 }  // namespace
+
+std::uint32_t crc32c_append(std::uint32_t state, std::uint32_t sum, std::size_t octets) {
+  for (std::size_t k = 0; octets != 0; ++k, octets >>= 1) {
+    if ((octets & 1) != 0) state = multiply(state, kPowers[k]);
+  }
+  return state ^ sum;
+}
 
 std::uint32_t crc32c_extend_portable(std::uint32_t state, Octets data) {
   const std::uint8_t* p = data.data();

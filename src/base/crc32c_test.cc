@@ -134,6 +134,20 @@ TEST_P(CRC32C, RandomSizesAlignmentsAndStates) {
   }
 }
 
+TEST(CRC32CAppend, GivesTheRegisterAfterBoth) {
+  std::mt19937_64 random(4);
+  const Buffer octets = random_octets(100'000, random);
+  for (int round = 0; round < 300; ++round) {
+    // Of FPDUs, powers of two among them, and anything.
+    const std::size_t size = round % 3 == 0 ? std::size_t{1} << random() % 17
+                                            : random() % (round % 3 == 1 ? 1500 : octets.size());
+    const Octets piece = Octets(octets).first(size);
+    const auto state = static_cast<std::uint32_t>(random());
+    ASSERT_EQ(crc32c_append(state, crc32c_extend(0, piece), size), crc32c_extend(state, piece))
+        << size << " octets from " << state;
+  }
+}
+
 TEST_P(CRC32C, AnySplitGivesTheSame) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 200; ++round) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/octets.h"
@@ -54,6 +55,15 @@ class WorkQueues {
   /// A WR ended. Called once for each WR taken, per queue in posting order; also for unsignalled
   /// successes (completion.signaled is false: free the slot, write no CQ entry).
   virtual void complete(const Completion&) = 0;
+  /// The CRC32C register after these octets of an RDMA Write that lie in registered memory, from 0,
+  /// if somebody has summed them already. `segment`: the Write is cut into so many at most.
+  virtual std::optional<std::uint32_t> sum_of(const std::uint8_t* /*place*/,
+                                              std::uint32_t /*octets*/, std::uint32_t /*segment*/) {
+    return {};
+  }
+  /// Part of an inbound RDMA Write through `stag`, which belongs at `target`. True: the host has
+  /// it, and what the consumer is told of from now on it reads as if it were there.
+  virtual bool keep_write(STag /*stag*/, std::uint8_t* /*target*/, Octets /*run*/) { return false; }
   /// The last segment of an inbound RDMA Write was placed, `octets` long. Nothing is delivered
   /// (RDM-05); for hosts whose consumers sleep while peers signal them by writing to memory.
   virtual void handle_write_placed(std::size_t /*octets*/) {}

@@ -101,6 +101,10 @@ class Sum {
     if (!on_) return true;
     cover(at);
     uncovered_ = at;
+    if (piece.sum) {
+      state_ = crc32c_append(state_, *piece.sum, piece.octets);
+      return true;
+    }
     return mover_.crc_registered(&state_, piece.data, piece.octets);
   }
   /// Behind all that is covered; zero without a CRC.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/octets.h"
@@ -16,6 +17,7 @@ struct PayloadPiece {
   const std::uint8_t* data = nullptr;
   std::size_t octets = 0;
   bool registered = true;  ///< false: ring or staging memory, which cannot vanish
+  std::optional<std::uint32_t> sum = {};  ///< CRC32C register after it, from 0, if that is known
 };
 
 enum class Framed : std::uint8_t {

@@ -123,6 +123,25 @@ TEST(Framer, ReferencesLongPayloadInPlaceAndCopiesShort) {
   EXPECT_EQ(to_hex(octets_of(sender.batch)), to_hex(SlowSender(false, true).fpdu(all)));
 }
 
+TEST(Framer, ASumThatIsKnownIsBelieved) {
+  const Bytes header(14, 7), payload(20'000, 9);
+  Sender plain(false, true, 8192);
+  ASSERT_EQ(plain.append(header, {payload}), Framed::Done);
+  const Bytes expected = octets_of(plain.batch);
+  Sender summed(false, true, 8192);
+  PayloadPiece piece{payload.data(), payload.size(), true, crc32c_extend(0, payload)};
+  ASSERT_EQ(summed.framer.append(summed.batch, header, {&piece, 1}, false), Framed::Done);
+  EXPECT_EQ(octets_of(summed.batch), expected);
+  // One that is copied may have changed since.
+  Bytes changed = payload;
+  changed[5] = 1;
+  piece.data = changed.data();
+  Sender snapshot(false, true, 8192), again(false, true, 8192);
+  ASSERT_EQ(snapshot.framer.append(snapshot.batch, header, {&piece, 1}, true), Framed::Done);
+  ASSERT_EQ(again.append(header, {changed}), Framed::Done);
+  EXPECT_EQ(octets_of(snapshot.batch), octets_of(again.batch));
+}
+
 TEST(Framer, InlineDataIsCopiedHoweverLong) {
   Sender sender(false, true, 0);
   Bytes data(5000, 7);

@@ -174,6 +174,9 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   if (!pieces) {
     return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
   }
+  if (*pieces == 1 && stream_.crc && !work.is_send() && pieces_[0].registered) {
+    pieces_[0].sum = queues_.sum_of(pieces_[0].data, octets, segment_octets_max(work));
+  }
 
   std::uint8_t raw[wire::kDDPHeaderOctetsMax];
   const wire::DDPHeader header = work_header(work, octets);

@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "device/entries.h"
 #include "device/ring.h"
+#include "device/sums.h"
 
 namespace weft::device {
 
@@ -271,7 +272,26 @@ class Device {
   virtual Result<void> destroy_qp(QPNumber) = 0;
   virtual Result<void> command_qp(QPNumber, QPCommand) = 0;
   virtual Result<void> modify_qp(QPNumber, const QPAttributes&) = 0;
+  /// `sums`, which live as long as the QP, may have those of what its Writes send. EINVAL: no such
+  /// QP.
+  virtual Result<void> take_sums(QPNumber, Sums& /*sums*/) {
+    return Error{ENOTSUP, "the device makes all sums itself"};
+  }
   virtual Result<QPStatus> query_qp(QPNumber) = 0;
+  /// From now on what the QP's peer writes through this STag may stay with the device for a while,
+  /// where nobody else reads the region's memory, and is told of as if it were in its place.
+  /// `count`, which outlives the QP and the region, is how many pieces stay; while it is not 0 the
+  /// region is to be read by read_written(). Ends with the region. EINVAL: no such QP or region, or
+  /// one that peers may read; ENOMEM.
+  virtual Result<void> keep_writes(QPNumber, std::uint32_t /*stag*/,
+                                   std::atomic<std::uint32_t>& /*count*/) {
+    return Error{ENOTSUP, "the device places all at once"};
+  }
+  /// Copies out of that region, as is told of by now. What is read without `peek` is not read
+  /// again. False: `target` is no memory, or all is in its place by now: the caller is to copy.
+  virtual bool read_written(QPNumber, std::uint8_t* /*target*/, Octets /*source*/, bool /*peek*/) {
+    return false;
+  }
 
   // Connections. Addresses are AF_INET or AF_INET6. Results arrive as ConnectionEvents.
   virtual Result<ListenerNumber> listen(const sockaddr* local, int backlog, bool v6_only,

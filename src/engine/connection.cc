@@ -48,10 +48,18 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
 }
 
 Connection::~Connection() {
-  if (qp_ != nullptr) qp_->connection = nullptr;
+  part_from_qp();
   leave_place();
   drop_received();
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
+}
+
+/// What was received for it lies in our memory.
+void Connection::part_from_qp() {
+  if (qp_ == nullptr) return;
+  qp_->place_kept_writes();
+  qp_->connection = nullptr;
+  qp_ = nullptr;
 }
 
 void Connection::leave_place() {
@@ -331,8 +339,7 @@ void Connection::detach_qp() {
   core::QP& core = qp_->core();
   const bool all_sent = batch_ == nullptr && control_.empty() && !core.wants_transmit() &&
                         core.state() != core::QPState::Error;
-  qp_->connection = nullptr;
-  qp_ = nullptr;
+  part_from_qp();
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
   if (!established_) end_error_ = ECONNABORTED;
   report(take_end());
@@ -395,8 +402,7 @@ void Connection::reset_stream() {
 }
 
 void Connection::die() {
-  if (qp_ != nullptr) qp_->connection = nullptr;
-  qp_ = nullptr;
+  part_from_qp();
   state_ = ConnectionState::Dead;
   leave_place();
   blocked_ = false;

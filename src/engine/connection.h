@@ -203,6 +203,8 @@ class Connection {
   Got handle_no_octets(const transport::IOResult&);
   Octets front() const;
   void make_room();
+  void give_back_received();
+  void part_from_qp();
   void offer_received();
   void offer_landed(const core::Landing&);
   bool receive_posted();

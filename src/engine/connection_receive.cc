@@ -160,6 +160,10 @@ Octets Connection::front() const {
 
 void Connection::make_room() {
   ReceiveBuffer& buffer = *received_;
+  if (qp_->keeps_writes()) {
+    if (buffer.octets.size() - buffer.end >= kToldOctets) return;
+    qp_->place_kept_writes();
+  }
   if (buffer.begin == buffer.end) {
     buffer.begin = buffer.end = 0;
   } else if (buffer.octets.size() - buffer.end < kReceiveOctets / 2) {
@@ -247,7 +251,8 @@ void Connection::offer_landed(const core::Landing& landing) {
 void Connection::spill_received() {
   if (received_ == nullptr) return;
   const std::size_t left = received_->end - received_->begin;
-  if (left != 0 && !held_back_ && owner_.receive_buffers().borrowed() <= kBuffersLentFreely) return;
+  const bool used = (left != 0 && !held_back_) || qp_->keeps_writes();
+  if (used && owner_.receive_buffers().borrowed() <= kBuffersLentFreely) return;
   if (left != 0) {
     const std::uint8_t* first = received_->octets.data() + received_->begin;
     try {
@@ -256,11 +261,16 @@ void Connection::spill_received() {
       return;  // keeps the buffer that it has
     }
   }
+  give_back_received();
+}
+
+void Connection::give_back_received() {
+  if (qp_ != nullptr) qp_->place_kept_writes();
   owner_.receive_buffers().give_back(std::move(received_));
 }
 
 void Connection::drop_received() {
-  if (received_ != nullptr) owner_.receive_buffers().give_back(std::move(received_));
+  if (received_ != nullptr) give_back_received();
   tail_.clear();
   landing_head_ = 0;
 }

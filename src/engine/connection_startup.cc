@@ -136,8 +136,7 @@ void Connection::handle_rejected(const core::StartupRejected& rejected) {
                                 .text = "the peer's program rejected the connection",
                                 .private_data = rejected.private_data};
   set_depths(event, rejected.peer);
-  if (qp_ != nullptr) qp_->connection = nullptr;
-  qp_ = nullptr;
+  part_from_qp();
   report(event);
   linger();
 }

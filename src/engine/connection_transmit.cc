@@ -270,8 +270,7 @@ void Connection::finish_stream() {
   // A bad close is found while receiving: nobody else would ask for the reset that it wants.
   if (qp_->core().poll_llp_action() == core::LLPAction::Reset) reset_stream();
   QueuePair* qp = qp_;
-  qp_ = nullptr;
-  qp->connection = nullptr;
+  part_from_qp();
   // What is posted from now on is flushed as it comes; a shared RQ's receives serve others.
   if (qp->srq() == nullptr) qp->want_receive();
   if (qp->srq() != nullptr && !qp->last_receive_reported && !qp->core().peer_gone()) {

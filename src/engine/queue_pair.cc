@@ -59,6 +59,7 @@ QueuePair::QueuePair(device::QPNumber number, const device::QPRequest& request,
       request_(request),
       pd_{config.pd},
       owner_(owner),
+      mover_(mover),
       send_cq_(send_cq),
       receive_cq_(receive_cq),
       srq_(srq),
@@ -203,6 +204,12 @@ void QueuePair::complete(const core::Completion& completion) {
     case CompletionQueue::Pushed::WasOverflowed:
       return;
   }
+}
+
+bool QueuePair::read_written(std::uint8_t* target, Octets source, bool peek) {
+  if (kept_writes != nullptr && kept_writes->read(target, source, peek, mover_)) return true;
+  place_kept_writes();
+  return false;
 }
 
 void QueuePair::handle_write_placed(std::size_t octets) {

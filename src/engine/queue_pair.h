@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "engine/completion_queue.h"
 #include "engine/gathering.h"
+#include "engine/kept_writes.h"
 #include "engine/ring_memory.h"
 #include "engine/shared_receive_queue.h"
 
@@ -100,7 +101,23 @@ class QueuePair final : public core::WorkQueues {
   bool take_receive_to_flush(core::ReceiveWR& wr) override;
   void complete(const core::Completion&) override;
   void handle_write_placed(std::size_t octets) override;
+  std::optional<std::uint32_t> sum_of(const std::uint8_t* place, std::uint32_t octets,
+                                      std::uint32_t segment) override {
+    return sums == nullptr ? std::nullopt : sums->find(place, octets, segment);
+  }
+  bool keep_write(STag stag, std::uint8_t* target, Octets run) override {
+    return kept_writes != nullptr && kept_writes->stag() == stag.value &&
+           kept_writes->keep(target, run, mover_);
+  }
+  /// What is kept lies in memory that is needed now.
+  void place_kept_writes() {
+    if (keeps_writes()) kept_writes->place(mover_);
+  }
+  bool keeps_writes() const { return kept_writes != nullptr && !kept_writes->empty(); }
+  bool read_written(std::uint8_t* target, Octets source, bool peek);
 
+  device::Sums* sums = nullptr;             ///< null: the host makes none
+  std::unique_ptr<KeptWrites> kept_writes;  ///< null: all are placed at once
   Connection* connection = nullptr;  ///< the one it is bound to, or null
   std::uint32_t name = 0;            ///< by which a peer finds it; 0: none (rendezvous.h)
   bool searching = false;            ///< for that peer
@@ -135,6 +152,7 @@ class QueuePair final : public core::WorkQueues {
   const device::QPRequest request_;
   const core::PD pd_;
   QueuePairOwner& owner_;
+  core::Mover& mover_;
   CompletionQueue& send_cq_;
   CompletionQueue& receive_cq_;
   std::uint32_t large_writes_ = 0;

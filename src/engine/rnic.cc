@@ -144,6 +144,7 @@ Result<void> Rnic::reregister_region(std::uint32_t stag, const device::RegionReq
   Entry entry(*this);
   const auto attributes = region_attributes(request);
   if (!attributes) return attributes.error();
+  end_keeping(stag);
   return memory_->reregister({stag}, *attributes);
 }
 
@@ -152,6 +153,7 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
   Entry entry(*this);
   const std::optional<core::RegionAttributes> region = memory_->find({stag});
   if (const Result<void> done = memory_->deregister({stag}); !done) return done;
+  end_keeping(stag);
   // What a batch references of a null region stays.
   if (!region || (region->access & core::kNull) != 0) return {};
   for (auto& [number, connection] : connections_) {
@@ -356,12 +358,58 @@ Result<void> Rnic::destroy_qp(device::QPNumber number) {
   --qp->receive_cq().users;
   --pd_users_[qp->pd().value];
   if (qp->srq() != nullptr) std::erase(qp->srq()->users, qp);
+  if (qp->kept_writes != nullptr) keepers_.erase(qp->kept_writes->stag());
   const std::uint32_t slot = number & kQPSlotMask;
   qps_[slot].store(nullptr, std::memory_order_release);
   ++qp_generations_[slot];
   --qp_count_;
   delete qp;
   return {};
+}
+
+Result<void> Rnic::take_sums(device::QPNumber number, device::Sums& sums) {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  qp->sums = &sums;
+  return {};
+}
+
+Result<void> Rnic::keep_writes(device::QPNumber number, std::uint32_t stag,
+                               std::atomic<std::uint32_t>& count) try {
+  Entry entry(*this);
+  QueuePair* qp = find_qp(number);
+  if (qp == nullptr) return Error{EINVAL, "no such QP"};
+  const std::optional<core::RegionAttributes> region = memory_->find({stag});
+  if (!region || (region->access & (core::kRemoteRead | core::kRemoteAtomic | core::kNull)) != 0) {
+    return Error{EINVAL, "no region that only its owner reads"};
+  }
+  if (qp->kept_writes != nullptr || keepers_.contains(stag)) {
+    return Error{EINVAL, "the QP keeps another region's Writes, or another QP this one's"};
+  }
+  auto kept = std::make_unique<KeptWrites>(stag, count);
+  keepers_.emplace(stag, qp);
+  qp->kept_writes = std::move(kept);
+  return {};
+} catch (const std::bad_alloc&) {
+  return kOutOfMemory;
+}
+
+bool Rnic::read_written(device::QPNumber number, std::uint8_t* target, Octets source, bool peek) {
+  lock_.lock();
+  QueuePair* qp = find_qp(number);
+  const bool read = qp != nullptr && qp->read_written(target, source, peek);
+  Entry::leave(*this);
+  return read;
+}
+
+/// The region goes, or becomes another: what it was is to be whole.
+void Rnic::end_keeping(std::uint32_t stag) {
+  const auto found = keepers_.find(stag);
+  if (found == keepers_.end()) return;
+  found->second->place_kept_writes();
+  found->second->kept_writes.reset();
+  keepers_.erase(found);
 }
 
 Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command) {

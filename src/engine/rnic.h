@@ -71,6 +71,10 @@ class Rnic final : public device::Device,
   Result<void> command_qp(device::QPNumber, device::QPCommand) override;
   Result<void> modify_qp(device::QPNumber, const device::QPAttributes&) override;
   Result<device::QPStatus> query_qp(device::QPNumber) override;
+  Result<void> take_sums(device::QPNumber, device::Sums& sums) override;
+  Result<void> keep_writes(device::QPNumber, std::uint32_t stag,
+                           std::atomic<std::uint32_t>& count) override;
+  bool read_written(device::QPNumber, std::uint8_t* target, Octets source, bool peek) override;
 
   Result<device::ListenerNumber> listen(const sockaddr* local, int backlog, bool v6_only,
                                         std::uint64_t cookie) override;
@@ -187,6 +191,7 @@ class Rnic final : public device::Device,
                                      std::uint64_t cookie);
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
   Result<core::RegionAttributes> region_attributes(const device::RegionRequest&);
+  void end_keeping(std::uint32_t stag);
   void tick();
   void tick_roughly();
   void mark_rung(QueuePair&);
@@ -243,6 +248,8 @@ class Rnic final : public device::Device,
   std::uint32_t qp_search_ = 1;
   std::uint32_t qp_count_ = 0;
   std::uint32_t next_cq_ = 1;
+  /// By STag: whose peer's Writes into it are kept.
+  std::unordered_map<std::uint32_t, QueuePair*> keepers_;
 
   std::unordered_map<device::ConnectionNumber, std::unique_ptr<Connection>> connections_;
   ConnectionIndex index_;  ///< of connections_

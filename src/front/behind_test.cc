@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "front/libibverbs/hand_events.h"
+#include "front/libibverbs/stream_rings.h"
 #include "front/testing/behind/record.h"
 
 namespace {
@@ -162,6 +163,10 @@ TEST_F(BehindTest, AProgramWalksThroughTheVerbs) {
   init.send_cq = init.recv_cq = cq;
   ibv_qp* qp = ibv_create_qp(pd, &init);
   EXPECT_EQ(qp, record().qp);
+  std::atomic<std::uint32_t> kept{0};
+  EXPECT_FALSE(weft_keep_writes(qp, static_cast<ibv_mr*>(record().mr), &kept))
+      << "its device places what comes";
+  EXPECT_FALSE(weft_sum_sends(qp));
 
   // What the header inlines goes by the context's own operations.
   ibv_send_wr wr = {}, *bad = nullptr;

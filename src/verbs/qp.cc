@@ -3,10 +3,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "verbs/cookie.h"
 
 namespace weft::verbs {
+
+Result<void> QP::sum_sends() {
+  if (sums_ != nullptr) return Error{EINVAL, "the QP's sends are summed already"};
+  std::unique_ptr<device::Sums> sums(new (std::nothrow) device::Sums);
+  if (sums == nullptr) return Error{ENOMEM, "no memory for the sums of a QP"};
+  const Result<void> taken = shape_.pd->device().take_sums(number_, *sums);
+  if (taken) sums_ = std::move(sums);
+  return taken;
+}
 
 Result<void> QP::open(const QPShape& shape, AsyncQueue& async, void* owner) {
   const bool own_receives = shape.srq == nullptr;

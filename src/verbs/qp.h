@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "base/result.h"
@@ -110,6 +111,16 @@ class QP {
   };
   void ring_send(const device::Posted& posted) { shape_.pd->device().ring_send(number_, posted); }
 
+  /// As device::Device says of them. Once, and before the first copy_summed().
+  Result<void> sum_sends();
+  void copy_summed(std::uint8_t* target, Octets source) { sums_->copy(target, source); }
+  Result<void> keep_writes(std::uint32_t stag, std::atomic<std::uint32_t>& count) {
+    return shape_.pd->device().keep_writes(number_, stag, count);
+  }
+  bool read_written(std::uint8_t* target, Octets source, bool peek) {
+    return shape_.pd->device().read_written(number_, target, source, peek);
+  }
+
   /// Not with an SRQ.
   ReceiveQueue& receives() { return receives_; }
   void ring_receive() { shape_.pd->device().ring_receive(number_); }
@@ -141,6 +152,7 @@ class QP {
   RingPlace send_place_, receive_place_;
   device::QPNumber number_ = 0;
   std::uint32_t public_number_ = 0;
+  std::unique_ptr<device::Sums> sums_;
   AsyncQueue* async_ = nullptr;
   AsyncEventState async_events_;
 };

@@ -6,6 +6,7 @@
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
 #include "front/libibverbs/operations.h"
+#include "front/libibverbs/stream_rings.h"
 #include "verbs/device_factory.h"
 
 namespace weft::front {
@@ -137,6 +138,26 @@ WEFT_VERB(int, destroy_qp, (ibv_qp * qp)) {
   delete object;
   domain->drop_user();
   return 0;
+}
+
+WEFT_EXPORT bool weft_keep_writes(ibv_qp* qp, ibv_mr* mr, std::atomic<std::uint32_t>* count) {
+  if (is_foreign(qp) || is_foreign(mr)) return false;
+  return to_object(qp)->qp.keep_writes(mr->rkey, *count).ok();
+}
+
+WEFT_EXPORT bool weft_read_written(ibv_qp* qp, void* to, const void* from, std::size_t octets,
+                                   bool peek) {
+  return to_object(qp)->qp.read_written(static_cast<std::uint8_t*>(to),
+                                        {static_cast<const std::uint8_t*>(from), octets}, peek);
+}
+
+WEFT_EXPORT bool weft_sum_sends(ibv_qp* qp) {
+  return !is_foreign(qp) && to_object(qp)->qp.sum_sends().ok();
+}
+
+WEFT_EXPORT void weft_copy_summed(ibv_qp* qp, void* to, const void* from, std::size_t octets) {
+  to_object(qp)->qp.copy_summed(static_cast<std::uint8_t*>(to),
+                                {static_cast<const std::uint8_t*>(from), octets});
 }
 
 /// Null unless the QP was made with send operations.

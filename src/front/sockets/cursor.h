@@ -35,6 +35,11 @@ class Cursor {
       from += size;
     });
   }
+  /// Steps over the next `octets` <= left() of them, and calls `visit` with each part of them.
+  template <typename Visit>
+  void visit(std::size_t octets, Visit visit) {
+    step(octets, visit);
+  }
   void skip(std::size_t octets) {
     step(octets, [](std::uint8_t*, std::size_t) {});
   }

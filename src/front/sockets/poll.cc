@@ -38,7 +38,7 @@ class Room {
 
 /// While some socket is ready, the others' connections are driven this often: a program that always
 /// has something to do asks far more often than anything else arrives.
-constexpr auto kOften = std::chrono::microseconds(50);
+constexpr auto kOften = std::chrono::microseconds(200);
 constexpr auto kNever = Clock::duration::max();
 
 /// The events of ours that hold now; how many descriptors have some. Who was driven less than `age`

@@ -248,7 +248,7 @@ Octets Stream::take_room(Cursor& from, std::size_t octets_max) {
   const std::size_t octets = std::min(
       {octets_max, from.left(), size - send_used_, size - send_head_, std::size_t{kChunkMax}});
   std::uint8_t* room = shape_.send_ring.data() + send_head_;
-  from.copy_to(room, octets);
+  lane_.fill({room, octets}, from);
   send_head_ = static_cast<std::uint32_t>((send_head_ + octets) % size);
   send_used_ += static_cast<std::uint32_t>(octets);
   return {room, octets};
@@ -295,8 +295,9 @@ std::size_t Stream::read(Cursor& to, bool peek) {
       static_cast<std::size_t>(std::min<std::uint64_t>(to.left(), unread_octets_));
   const std::size_t size = shape_.receive_ring.size();
   const std::size_t first = std::min(octets, size - read_at_);
-  to.copy_from(shape_.receive_ring.data() + read_at_, first);
-  to.copy_from(shape_.receive_ring.data(), octets - first);
+  const Octets ring = shape_.receive_ring;
+  lane_.read(to, ring.subspan(read_at_, first), peek);
+  if (octets != first) lane_.read(to, ring.first(octets - first), peek);
   if (peek || octets == 0) return octets;
   read_at_ = static_cast<std::uint32_t>((read_at_ + octets) % size);
   unread_octets_ -= octets;

@@ -52,6 +52,13 @@ class Lane {
   virtual bool tell(std::uint32_t message, Tag tag) = 0;
   /// Only writes.
   virtual bool write_silently(Octets octets, const Sge& target, Tag tag) = 0;
+  /// Copies the octets that the next write() will write to their place in the send ring.
+  virtual void fill(MutableOctets room, Cursor& from) { from.copy_to(room.data(), room.size()); }
+  /// Copies what the peer wrote and told of out of the receive ring; without `peek`, for the last
+  /// time.
+  virtual void read(Cursor& to, Octets from, bool /*peek*/) {
+    to.copy_from(from.data(), from.size());
+  }
 
  protected:
   ~Lane() = default;

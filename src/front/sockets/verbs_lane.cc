@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <new>
 
+#include "front/libibverbs/stream_rings.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_signals.h"
 #include "front/sockets/our_verbs.h"
@@ -39,6 +41,10 @@ unsigned told_of(Tag tag) {
   return tag.requests != 0 ? IBV_SEND_SIGNALED : 0;
 }
 
+const auto weft_sum_sends = of_our_verbs<decltype(&::weft_sum_sends)>("weft_sum_sends");
+const auto weft_copy_summed = of_our_verbs<decltype(&::weft_copy_summed)>("weft_copy_summed");
+const auto weft_keep_writes = of_our_verbs<decltype(&::weft_keep_writes)>("weft_keep_writes");
+const auto weft_read_written = of_our_verbs<decltype(&::weft_read_written)>("weft_read_written");
 const auto weft_hand_events =
     of_our_verbs<bool (*)(ibv_comp_channel*, bool (*)(void*), void*)>("weft_hand_events");
 
@@ -61,6 +67,10 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(rdma_cm_id& id, const LaneS
   for (std::uint32_t i = 0; i < slots.size(); ++i) slots[i] = i;
   if (!lane->post_receives(slots.data(), slots.size())) return world("no receive could be posted");
   return lane;
+}
+
+std::uint32_t LaneSize::receive_octets_for_bulk() {
+  return weft_keep_writes != nullptr ? 2048 * 1024 : 1024 * 1024;
 }
 
 Result<void> VerbsLane::make_queues(const LaneSize& size) {
@@ -127,6 +137,8 @@ Result<void> VerbsLane::make_memory(const LaneSize& size) {
       target_region_ == nullptr) {
     return world("the rings could not be registered");
   }
+  sums_ = weft_sum_sends != nullptr && weft_sum_sends(id_.qp);
+  if (weft_keep_writes != nullptr) weft_keep_writes(id_.qp, receive_region_, &kept_);
   receive_entries_ = size.receive_entries;
   taken_.reserve(kBatch);
 
@@ -272,6 +284,30 @@ bool VerbsLane::write_silently(Octets octets, const Sge& target, Tag tag) {
   request.wr.rdma.remote_addr = target.address;
   request.wr.rdma.rkey = target.key;
   return post(request);
+}
+
+void VerbsLane::fill(MutableOctets room, Cursor& from) {
+  std::uint8_t* to = room.data();
+  bool whole = sums_;
+  from.visit(room.size(), [&](const std::uint8_t* part, std::size_t octets) {
+    whole = whole && octets == room.size();
+    if (whole) {
+      weft_copy_summed(id_.qp, to, part, octets);
+    } else {
+      std::memcpy(to, part, octets);
+    }
+    to += octets;
+  });
+}
+
+void VerbsLane::read(Cursor& to, Octets from, bool peek) {
+  to.visit(from.size(), [&](std::uint8_t* part, std::size_t octets) {
+    const bool kept = kept_.load(std::memory_order_acquire) != 0;
+    if (!kept || !weft_read_written(id_.qp, part, from.data(), octets, peek)) {
+      std::memcpy(part, from.data(), octets);
+    }
+    from = from.subspan(octets);
+  });
 }
 
 void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& taken) {

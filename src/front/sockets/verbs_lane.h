@@ -7,6 +7,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -17,15 +18,20 @@
 
 namespace weft::sockets {
 
-/// How large a connection is made: docs/SOCKETS.md says what that costs. A ring is given out in
-/// halves, and while one is under way the other should last: it is several batches of the device.
+/// How large a connection is made: docs/SOCKETS.md says what that costs. What is sent leaves the
+/// ring as soon as TCP has it. The other one is given out in halves, and while one is under way the
+/// other should last: it is several batches of the device.
 struct LaneSize {
-  std::uint32_t send_octets = 1024 * 1024;
-  std::uint32_t receive_octets = 1024 * 1024;
+  std::uint32_t send_octets = 512 * 1024;
+  std::uint32_t receive_octets = receive_octets_for_bulk();
   std::uint16_t send_entries = 384;
   std::uint16_t receive_entries = 384;
   std::uint32_t iomap_entries = 0;
   std::uint16_t operations = IWARP_OPERATIONS_DEFAULT;  ///< open at once, beside the stream's work
+
+  /// Where the device keeps long Writes until they are read, they do not touch the ring, and more
+  /// of it costs nothing. Elsewhere it is pinned.
+  static std::uint32_t receive_octets_for_bulk();
 };
 
 /// The bit of a wr_id that says it is a transfer's; a receive's may have it too.
@@ -70,6 +76,8 @@ class VerbsLane final : public Lane, public TransferLane {
   bool write_silently(Octets octets, const Sge& target, Tag tag) override;
   bool write_borrowed(Octets octets, std::uint32_t key, const Sge& target, std::uint32_t message,
                       Tag tag) override;
+  void fill(MutableOctets room, Cursor& from) override;
+  void read(Cursor& to, Octets from, bool peek) override;
 
   /// Transfers end there; null: nowhere.
   void set_operations(Operations* operations) { operations_ = operations; }
@@ -107,7 +115,9 @@ class VerbsLane final : public Lane, public TransferLane {
   ibv_mr* message_region_ = nullptr;
   ibv_mr* target_region_ = nullptr;
   std::uint32_t receive_entries_ = 0;
+  std::atomic<std::uint32_t> kept_{0};  ///< pieces of the receive ring that the device still has
   std::size_t posted_octets_ = 0;
+  bool sums_ = false;  ///< the device takes the CRC of what is sent from fill()
   std::unique_ptr<Stream> stream_;
   Operations* operations_ = nullptr;
   std::vector<std::uint32_t> taken_;  ///< receives to post again, between two calls empty

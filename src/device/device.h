@@ -344,6 +344,9 @@ class Device {
   virtual Slept sleep_among(const Watched& /*watched*/) { return Slept::NotHere; }
   /// For the thread that was in sleep_among and left it by a jump out of a signal handler.
   virtual void abandon_sleep() {}
+  /// The process is about to end, and malloc may wait for ever. Nobody is told of connections that
+  /// begin or end any more, and what is over stays where it is.
+  virtual void prepare_exit() {}
   /// Called after `events` was counted up. True: a thread that sleeps for it will look, and needs
   /// no other sign.
   virtual bool end_sleep(const std::atomic<std::uint32_t>& /*events*/) { return false; }

@@ -57,13 +57,20 @@ class BufferPool {
   }
   void give_back(std::unique_ptr<Buffer> buffer) {
     --borrowed_;
-    if (kept_ < kKeep) free_[kept_++] = std::move(buffer);
+    if (kept_ < keep_) {
+      free_[kept_++] = std::move(buffer);
+    } else if (keep_ == free_.size()) {
+      static_cast<void>(buffer.release());
+    }
   }
   std::size_t borrowed() const { return borrowed_; }
+  /// From now on none is given back to malloc.
+  void keep_all() { keep_ = free_.size(); }
 
  private:
-  static constexpr std::size_t kKeep = 4;
-  std::array<std::unique_ptr<Buffer>, kKeep> free_;
+  static constexpr std::size_t kKeep = 4, kKeepAll = 64;
+  std::size_t keep_ = kKeep;
+  std::array<std::unique_ptr<Buffer>, kKeepAll> free_;
   std::size_t kept_ = 0;
   std::size_t borrowed_ = 0;
 };

@@ -411,6 +411,7 @@ void Connection::die() {
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
   owner_.handle_interest(*this);
   owner_.unwatch(*this);
+  if (owner_.exits()) static_cast<void>(stream_.release());
   stream_.reset();
 }
 

@@ -42,6 +42,8 @@ class ConnectionOwner {
   virtual void report(const device::ConnectionEvent&) = 0;
   /// The same, but not before the program has read what this QP completed, within reason.
   virtual void report_end(const device::ConnectionEvent&, QueuePair&) = 0;
+  /// The process ends: nothing is given back to malloc any more.
+  virtual bool exits() const = 0;
   virtual void report_async(device::AsyncEventKind, QueuePair&) = 0;
   /// Connects to the same peer again, for a startup from the beginning: the old stream is replaced
   /// by restart(). False: that failed at once.

@@ -534,13 +534,14 @@ void Rnic::handle_srq_limit(SharedReceiveQueue& srq) {
 
 void Rnic::report(const device::ConnectionEvent& event) {
   if ((event.cookie & kRendezvousCookie) != 0) return rendezvous_.note(event);
+  if (exits_) return;
   events_.handle_connection_event(event);
 }
 
 void Rnic::report_end(const device::ConnectionEvent& end, QueuePair& qp) {
   const CompletionQueue &sends = qp.send_cq(), &receives = qp.receive_cq();
   const bool all_read = sends.is_read(sends.produced()) && receives.is_read(receives.produced());
-  if (all_read || (end.cookie & kRendezvousCookie) != 0) return report(end);
+  if (all_read || exits_ || (end.cookie & kRendezvousCookie) != 0) return report(end);
   try {
     late_ends_.add(end, {sends.number(), sends.produced()},
                    {receives.number(), receives.produced()}, now_);

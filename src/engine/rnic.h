@@ -103,6 +103,7 @@ class Rnic final : public device::Device,
   device::Slept sleep(const std::atomic<std::uint32_t>& events) override;
   device::Slept sleep_among(const device::Watched& watched) override;
   void abandon_sleep() override;
+  void prepare_exit() override;
   bool end_sleep(const std::atomic<std::uint32_t>& events) override;
   bool sleeps_for(const std::atomic<std::uint32_t>& events) const {
     return sleeper_.load(std::memory_order_seq_cst) == &events;
@@ -165,6 +166,7 @@ class Rnic final : public device::Device,
   Duration close_timeout() const override { return settings_.close_timeout; }
   void report(const device::ConnectionEvent&) override;
   void report_end(const device::ConnectionEvent&, QueuePair&) override;
+  bool exits() const override { return exits_; }
   void report_async(device::AsyncEventKind, QueuePair&) override;
   bool reconnect(Connection&) override;
   // RendezvousHost
@@ -260,10 +262,12 @@ class Rnic final : public device::Device,
   Brisk brisk_;
   LateEnds late_ends_;
   bool has_dead_ = false;
+  bool exits_ = false;          ///< no memory is asked for or given back where that is possible
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;
   bool deadline_moved_ = false;  ///< to an earlier time than whoever waits knows of
   std::vector<CompletionQueue*> overflowed_;
+  std::vector<Connection*> timed_;  ///< of serve_timers(), with room for all connections
   std::vector<CompletionQueue*> moderated_;
   std::optional<Instant> hold_timer_;  ///< the poller's timer: never after the end of a hold
 

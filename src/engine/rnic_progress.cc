@@ -298,7 +298,9 @@ void Rnic::accept_all(ListenerSlot& slot) try {
 }
 
 void Rnic::add_connection(std::unique_ptr<Connection> connection) {
-  // So that list_direct, in the middle of a connection's work, has room without asking for it.
+  // So that list_direct, in the middle of a connection's work, has room without asking for it; and
+  // the timers, at any time.
+  if (timed_.capacity() <= connections_.size()) timed_.reserve(2 * connections_.size() + 8);
   if (streaming_.capacity() <= connections_.size()) streaming_.reserve(2 * connections_.size() + 8);
   if (index_.reserve(connections_.size() + 1)) {
     for (auto& [number, other] : connections_) index_.put(number, other.get());
@@ -435,10 +437,9 @@ void Rnic::serve_timers() {
   serve_holds();
   if (!next_deadline_ || *next_deadline_ > now_) return;
   next_deadline_.reset();
-  std::vector<Connection*> all;
-  all.reserve(connections_.size());
-  for (auto& [number, connection] : connections_) all.push_back(connection.get());
-  for (Connection* connection : all) {
+  timed_.clear();
+  for (auto& [number, connection] : connections_) timed_.push_back(connection.get());
+  for (Connection* connection : timed_) {
     connection->handle_timeout();
     const std::optional<Instant> deadline = connection->deadline();
     if (deadline && (!next_deadline_ || *deadline < *next_deadline_)) next_deadline_ = deadline;
@@ -488,8 +489,15 @@ void Rnic::fault(QueuePair& qp) {
   if (qp.connection != nullptr) qp.connection->serve();
 }
 
+void Rnic::prepare_exit() {
+  Entry entry(*this);
+  exits_ = true;
+  receive_buffers_.keep_all();
+  transmit_buffers_.keep_all();
+}
+
 void Rnic::bury() {
-  if (!has_dead_) return;
+  if (!has_dead_ || exits_) return;
   has_dead_ = false;
   std::erase_if(connections_, [this](const auto& entry) {
     if (entry.second->dead()) index_.remove(entry.first, entry.second.get());

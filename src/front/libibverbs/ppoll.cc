@@ -76,3 +76,8 @@ WEFT_EXPORT void weft_look() {
   weft::device::Device* device = weft::verbs::ProcessRuntime::instance().started_device();
   if (device != nullptr) device->poll();
 }
+
+WEFT_EXPORT void weft_exits() {
+  weft::device::Device* device = weft::verbs::ProcessRuntime::instance().started_device();
+  if (device != nullptr) device->prepare_exit();
+}

@@ -16,3 +16,7 @@ extern "C" int weft_ppoll(pollfd* fds, nfds_t count, const timespec* wait, const
 /// The calling thread is the device for a moment, as one that polls an empty CQ. Never waits. As
 /// weft_look@WEFT_PRIVATE_1.
 extern "C" void weft_look();
+
+/// The process is about to end, and the lock of malloc may be held for ever: no thread is told of
+/// the end of a connection any more, completions alone tell. As weft_exits@WEFT_PRIVATE_1.
+extern "C" void weft_exits();

@@ -70,15 +70,24 @@ struct AtExit {
 const AtExit at_exit;
 }  // namespace
 
-void leave() {
+namespace {
+constexpr auto kExitPatience = std::chrono::seconds(10);
+}  // namespace
+
+void leave_at_once() {
   // A handler in the midst of a call: what that has nobody gives back, so all ends as it stands.
   if (mutexes_held != 0) return;
-  constexpr auto kPatience = std::chrono::seconds(10);
+  Service* service = Service::existing();
+  if (service != nullptr) service->leave(kExitPatience);
+}
+
+void leave() {
+  if (mutexes_held != 0) return;
   Service* service = Service::existing();
   if (service == nullptr) return;
   end_jumped_sleep();
   sockets().for_each([](int fd, const SocketPtr& socket) { close(fd, socket, false); });
-  service->drain(kPatience);
+  service->drain(kExitPatience);
 }
 
 int enter(const SocketPtr& socket, int flags) try {

@@ -52,6 +52,8 @@ int control(int fd, Socket& socket, int command, long argument);
 
 /// Before the process ends: closes all, and waits until what was written has left.
 void leave();
+/// The same where that may be in a signal handler, which may have interrupted anything.
+void leave_at_once();
 
 /// poll and select on sockets of ours and other descriptors together. `wait` null: for ever; select
 /// leaves there what remained. `mask` as in ppoll.

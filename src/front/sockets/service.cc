@@ -46,9 +46,11 @@ class Taking {
   Taking& operator=(const Taking&) = delete;
 };
 
+/// The calling thread is a service's.
+constinit thread_local bool runs_here = false;
+
 Mutex making;
-Service* instance = nullptr;  // with making held
-unsigned instance_made_in = 0;
+std::atomic<Service*> instance{nullptr};  // changes with making held
 
 /// What a socket cannot do for want of memory ends its connection, and no other.
 template <typename Do>
@@ -73,7 +75,7 @@ void reserve_more(std::vector<T>& list, std::size_t count) {
 
 Result<Service*> Service::get() {
   std::lock_guard lock(making);
-  if (instance != nullptr && instance_made_in == fork_generation()) return instance;
+  if (Service* existing = Service::existing(); existing != nullptr) return existing;
   // In a child the parent's is left as it is: its mutex may be held for ever.
   auto* made = new (std::nothrow) Service;
   if (made == nullptr) return Error{ENOMEM, "no memory for the service"};
@@ -81,18 +83,18 @@ Result<Service*> Service::get() {
     delete made;
     return started.error();
   }
-  instance = made;
-  instance_made_in = fork_generation();
-  return instance;
+  instance.store(made, std::memory_order_release);
+  return made;
 }
 
 Service* Service::existing() {
-  std::lock_guard lock(making);
-  return instance != nullptr && instance_made_in == fork_generation() ? instance : nullptr;
+  Service* service = instance.load(std::memory_order_acquire);
+  return service != nullptr && service->made_in_ == fork_generation() ? service : nullptr;
 }
 
 Result<void> Service::start() {
   made_in_ = fork_generation();
+  process_ = ::getpid();
   channel_ = rdma_create_event_channel();
   if (channel_ == nullptr) return Error{errno, "no event channel"};
   epoll_ = kernel::epoll_create1(EPOLL_CLOEXEC);
@@ -125,10 +127,16 @@ Result<void> Service::start() {
   return Error{code, "no thread for the service"};
 }
 
+bool Service::is_service_thread() {
+  return runs_here;
+}
+
 void Service::run() {
   pthread_setname_np(pthread_self(), "weft-sockets");
+  runs_here = true;
   std::array<epoll_event, 64> events;
   for (;;) {
+    if (leaving_.load(std::memory_order_acquire) == Leaving::Asked) handle_leaving();
     int timeout_ms = stand_back_ms();
     bool keeps_time = connecting > 0 || !delayed_.empty();
     {
@@ -344,6 +352,9 @@ void Service::adopt(rdma_cm_id* id, SocketPtr socket) {
   // Its end is to need no memory.
   reserve_more(dying_, ids_.size() + 1);
   reserve_more(discarded_, ids_.size() + 1);
+  if (leaving_.load(std::memory_order_relaxed) == Leaving::No) {
+    reserve_more(leavers_, ids_.size() + 1);
+  }
   ids_[id] = std::move(socket);
 }
 
@@ -428,8 +439,10 @@ void Service::sweep() {
     std::lock_guard lock(mutex_);
     for (const Dying& dying : dying_) dying_sockets.push_back(dying.socket);
     dead.reserve(dying_.size());
-    reserve_more(discarded, ids_.size());  // what is discarded next has room, too; the last to fail
-    discarded.swap(discarded_);
+    if (!discarded_.empty()) {
+      reserve_more(discarded, ids_.size());  // what comes next has room, too; the last to fail
+      discarded.swap(discarded_);
+    }
   }
   // They take their own mutex, which comes before ours.
   std::erase_if(dying_sockets, [](const SocketPtr& socket) { return !socket->finished(); });

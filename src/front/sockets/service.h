@@ -34,7 +34,7 @@ class Service {
   /// The service of this process, made on first use. Errors: EMFILE, ENOMEM, EAGAIN (no thread),
   /// and what rdma_create_event_channel says.
   static Result<Service*> get();
-  /// The service if there is one: at exit.
+  /// The service if there is one. Takes no lock.
   static Service* existing();
 
   /// Makes an id whose events go to `socket`, which lives until it is buried.
@@ -69,6 +69,10 @@ class Service {
   /// At exit: until all that was closed has left, also by processes that have ended, at most for
   /// `patience`.
   void drain(Clock::duration patience);
+  /// The same where the calling thread may do next to nothing: in a signal handler, which may have
+  /// interrupted malloc. The thread of the service does it; this one waits, for as long as that
+  /// makes progress (service_leave.cc).
+  void leave(Clock::duration patience);
 
   /// The calling thread is about to wait: it serves the watched sockets until end_serving(). False:
   /// another one does.
@@ -112,6 +116,11 @@ class Service {
   /// What a process wrote that has ended is still to be carried on.
   bool has_left_behind();
   void sweep();
+  static bool is_service_thread();
+  void beat() { beats_.fetch_add(1, std::memory_order_relaxed); }
+  void handle_leaving();
+  void begin_leaving();
+  void go_on_leaving();
   SocketPtr find(rdma_cm_id* id);
   void forget(const SocketPtr& socket);
 
@@ -120,6 +129,10 @@ class Service {
   int completions_ = -1;  ///< an epoll set too, of completion channels; in epoll_ unless muted
   int wake_ = -1;
   unsigned made_in_ = 0;
+  pid_t process_ = 0;
+  enum class Leaving : std::uint32_t { No, Asked, Done };
+  std::atomic<Leaving> leaving_{Leaving::No};
+  std::atomic<std::uint32_t> beats_{0};  ///< what the thread did, for who waits for it to leave
   std::atomic<int> relays_{0};
   std::atomic<bool> serving_{false};     ///< some thread is between begin_serving and end_serving
   std::atomic<std::uint32_t> turns_{0};  ///< counts both
@@ -135,6 +148,7 @@ class Service {
   std::unordered_map<std::uint64_t, std::weak_ptr<Socket>> watched_;
   std::vector<Dying> dying_;
   std::vector<std::pair<rdma_cm_id*, std::unique_ptr<VerbsLane>>> discarded_;
+  std::vector<SocketPtr> leavers_;  ///< empty before handle_leaving(), with room for all
 };
 
 }  // namespace weft::sockets

@@ -51,6 +51,7 @@ rdma_conn_param parameters(const std::array<std::uint8_t, ConnectData::kOctets>&
 
 Socket::Socket(int family) : family_(family), number_(++last_number) {
   numbers_.reserve(1);  // what has a descriptor has a place for its number
+  waiters_.reserve(2);  // a signal handler may wait, too, that has interrupted malloc
 }
 
 Socket::~Socket() = default;

@@ -186,6 +186,14 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void enqueue(SocketPtr connection);
   /// Closed, and nothing is left to be sent or heard.
   bool finished();
+  // The process ends, and the thread that waits for that may have the lock of malloc: these need no
+  // memory, but for a socket that other processes have. Only the service's thread calls them.
+  /// Closes all numbers. True: other processes have it, and hand_over() comes next.
+  bool begin_leaving();
+  /// True: nothing is left to be done.
+  bool go_on_leaving();
+  /// Does not return when the device is held for ever by a thread that will never run again.
+  void ask_device();
   std::uint64_t number() const { return number_; }
   SocketPtr take_listener() { return std::move(listener_); }
 

@@ -4,8 +4,11 @@
 #include <deque>
 #include <utility>
 
+#include "front/sockets/calls.h"
+#include "front/sockets/kernel.h"
 #include "front/sockets/service.h"
 #include "front/sockets/socket.h"
+#include "front/sockets/socket_memory.h"
 
 namespace weft::sockets {
 namespace {
@@ -100,6 +103,50 @@ bool Socket::finished() {
   if (state_ != State::Connected || abortive_ || stream().error() != 0) return true;
   if (stream().ended()) end_connection();
   return gone_ && stream().ended();
+}
+
+bool Socket::begin_leaving() {
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_ || relaying_ || state_ != State::Connected) return false;
+    if (!numbers_.empty()) mirror_.clear(near());
+    show_always_ = false;
+    for (const int fd : numbers_) {
+      sockets().take(fd);
+      kernel::close(fd);
+    }
+    numbers_.clear();
+    if (!mirror_.is_abandoned() || mirror_.has_legacy()) return true;
+  }
+  go_on_leaving();
+  return false;
+}
+
+bool Socket::go_on_leaving() {
+  std::lock_guard lock(mutex_);
+  if (state_ != State::Connected || abortive_) return true;
+  waiters_.clear();  // and who waits now does so to the end
+  if (relaying_) {
+    if (!mirror_.is_abandoned()) return true;
+    drive();
+    if (!relay()) return false;
+  }
+  poll_queue();
+  if (memory_ != nullptr && !memory_->drained() && !stream().ended()) return nonblocking;
+  stream().disconnect();  // again, where there was no room for it
+  if (stream().error() != 0) return true;
+  if (!stream().ended()) return false;
+  end_connection();
+  return gone_ || lane_->is_flushed();
+}
+
+void Socket::ask_device() {
+  std::lock_guard lock(mutex_);
+  ibv_qp_attr attributes;
+  ibv_qp_init_attr as_made;
+  if (id_ != nullptr && id_->qp != nullptr) {
+    ibv_query_qp(id_->qp, &attributes, IBV_QP_STATE, &as_made);
+  }
 }
 
 void Socket::destroy() {

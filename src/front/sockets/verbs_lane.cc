@@ -312,6 +312,7 @@ void VerbsLane::read(Cursor& to, Octets from, bool peek) {
 
 void VerbsLane::handle(const ibv_wc& completion, std::vector<std::uint32_t>& taken) {
   const bool good = completion.status == IBV_WC_SUCCESS;
+  flushed_ = flushed_ || completion.status == IBV_WC_WR_FLUSH_ERR;
   if ((completion.wr_id & (kReceive | kTransfer)) == kTransfer) {
     handle_transfer(completion);
     if (good) return;

@@ -63,6 +63,8 @@ class VerbsLane final : public Lane, public TransferLane {
   void hand_events(bool (*taker)(void*), void* cookie);
   /// An event of arm() is still to come, or was not taken yet: event_fd() tells.
   bool is_armed() const { return armed_; }
+  /// The QP has ended: it gave work back undone.
+  bool is_flushed() const { return flushed_; }
   /// event_fd() is readable. drive() takes the event of the completions that it finds itself.
   void take_event();
 
@@ -104,6 +106,7 @@ class VerbsLane final : public Lane, public TransferLane {
   bool sends_messages_ = true;   ///< iWARP
   bool sends_in_posts_ = false;  ///< which may raise SIGPIPE
   bool armed_ = false;
+  bool flushed_ = false;
   ibv_pd* pd_ = nullptr;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;

@@ -106,16 +106,28 @@ int sleep_idly(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* 
   return kernel::ppoll(fds, count, wait, mask);
 }
 
+namespace {
+/// Of a signal that has a handler.
+std::optional<KernelAction> handler_of(int signal) {
+  KernelAction action{};
+  if (syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) != 0) return {};
+  const auto handler = reinterpret_cast<std::uintptr_t>(action.handler);
+  const bool handled = handler != reinterpret_cast<std::uintptr_t>(SIG_DFL) &&
+                       handler != reinterpret_cast<std::uintptr_t>(SIG_IGN);
+  return handled ? std::optional(action) : std::nullopt;
+}
+}  // namespace
+
+bool is_handled(int signal) {
+  return handler_of(signal).has_value();
+}
+
 bool handlers_restart() {
   for (int number = 1; number < 32; ++number) {
     // Faults are not what interrupts a wait.
     if (number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE) continue;
-    KernelAction action{};
-    if (syscall(SYS_rt_sigaction, number, nullptr, &action, sizeof action.mask) != 0) continue;
-    const auto handler = reinterpret_cast<std::uintptr_t>(action.handler);
-    const bool handled = handler != reinterpret_cast<std::uintptr_t>(SIG_DFL) &&
-                         handler != reinterpret_cast<std::uintptr_t>(SIG_IGN);
-    if (handled && (action.flags & SA_RESTART) == 0) return false;
+    const auto action = handler_of(number);
+    if (action && (action->flags & SA_RESTART) == 0) return false;
   }
   return true;
 }

@@ -84,6 +84,9 @@ bool look_for(const Deadline& deadline, Found found) {
   return is_found;
 }
 
+/// The program has a handler for this signal.
+bool is_handled(int signal);
+
 /// What poll's EINTR should become. A socket call is restarted after a handler that was installed
 /// with SA_RESTART, poll never is; nobody says which signal it was, so a call goes on if every
 /// handler of this process restarts.

@@ -560,8 +560,13 @@ WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* 
 }
 
 // A process that ends at once takes no octets with it, as with TCP.
+namespace {
+/// libc's own _exit comes behind it, where nobody can stand. What is registered first runs last.
+[[maybe_unused]] const int at_quick_exit =
+    std::at_quick_exit([] { weft_sockets::leave_at_once(); });
+}  // namespace
 WEFT_EXPORT void _exit(int status) noexcept {
-  weft_sockets::leave();
+  weft_sockets::leave_at_once();
   for (;;) ::syscall(SYS_exit_group, status);
 }
 extern "C" __attribute__((visibility("default"), alias("_exit"), noreturn)) void _Exit(

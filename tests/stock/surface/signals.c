@@ -3,6 +3,7 @@
 #include "surface.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -174,6 +175,17 @@ static void a_long_write_is_interrupted(void) {
   close_pair(&pair);
 }
 
+/* Within five seconds; if not, by force. */
+static int ends_soon(pid_t child, int* status) {
+  for (int ms = 0; ms < 5000; ++ms) {
+    if (waitpid(child, status, WNOHANG) == child) return 1;
+    usleep(1000);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, status, 0);
+  return 0;
+}
+
 /* Wherever in a call the signal comes. */
 static void leave_at_once(int number) {
   (void)number;
@@ -194,19 +206,72 @@ static void ended_by_a_handler(void) {
       }
     }
     int status = -1;
-    pid_t ended = 0;
-    for (int ms = 0; ms < PATIENCE_S * 1000 && ended == 0; ++ms) {
-      ended = waitpid(child, &status, WNOHANG);
-      if (ended == 0) usleep(1000);
-    }
-    if (ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 7) ++well;
-    if (ended == 0) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      break;
-    }
+    if (!ends_soon(child, &status)) break;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 7) ++well;
   }
   SAY(well);
+}
+
+/* A handler's last words are sent, whatever it interrupted. One process makes them, another one
+   counts what came. */
+enum { LAST_WORDS = 10000, ROUNDS = 40 };
+static int last_socket;
+static void write_and_leave(int number) {
+  (void)number;
+  _exit(write(last_socket, octets, LAST_WORDS) == LAST_WORDS ? 7 : 8);
+}
+static void count_last_words(int words) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  send_word(words, ntohs(((const struct sockaddr_in*)&name)->sin_port));
+  for (int i = 0; i < ROUNDS; ++i) {
+    const int fd = accept(listener, NULL, NULL);
+    send_word(words, (int)receive_pattern(fd, 0, LAST_WORDS + 1));
+    close(fd);
+  }
+  close(listener);
+}
+/* Of sizes of which a thread keeps nothing of its own: each call takes the arena's lock. */
+static void allocate_for_ever(void) {
+  static void* blocks[64];
+  for (unsigned i = 0;; ++i) {
+    free(blocks[i * 7 % 64]);
+    blocks[i * 7 % 64] = malloc(2000 + i * 2654435761u % 60000);
+  }
+}
+static void last_words(void (*meanwhile)(void)) {
+  struct peer peer = start_peer(count_last_words);
+  const struct sockaddr_storage name = loopback(peer_port(&peer));
+  for (int i = 0; i < LAST_WORDS; ++i) octets[i] = (char)pattern_at((uint64_t)i);
+  long well = 0;
+  for (int i = 0; i < ROUNDS; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      last_socket = connect_to(&name);
+      signal(SIGALRM, write_and_leave);
+      const struct itimerval soon = {{0, 0}, {0, 1000 + 50 * i}};
+      need(setitimer(ITIMER_REAL, &soon, NULL) == 0, "setitimer");
+      meanwhile();
+    }
+    int status = -1;
+    const int ended = ends_soon(child, &status);
+    const int came = ended ? read_word(peer.words) : -1;
+    if (!ended || !WIFEXITED(status) || WEXITSTATUS(status) != 7 || came != LAST_WORDS) {
+      fprintf(stderr, "round %d: ended %d, status %x, %d octets came\n", i, ended, status, came);
+      break;
+    }
+    ++well;
+  }
+  SAY(well);
+  if (well != ROUNDS) kill(peer.pid, SIGKILL);
+  end_peer(&peer);
+}
+static void last_words_in_malloc(void) {
+  last_words(allocate_for_ever);
+}
+static void last_words_in_the_only_arena(void) {
+  mallopt(M_ARENA_MAX, 1); /* before there are threads; the children have it */
+  last_words(allocate_for_ever);
 }
 
 static void ignored(void) {
@@ -226,6 +291,8 @@ const struct test_case signals_cases[] = {
     {"let_in_while_waiting", let_in_while_waiting},
     {"a_long_write_is_interrupted", a_long_write_is_interrupted},
     {"ended_by_a_handler", ended_by_a_handler},
+    {"last_words_in_malloc", last_words_in_malloc},
+    {"last_words_in_the_only_arena", last_words_in_the_only_arena},
     {"ignored", ignored},
     {NULL, NULL},
 };

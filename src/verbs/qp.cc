@@ -78,6 +78,10 @@ Result<void> QP::open(const QPShape& shape, AsyncQueue& async, void* owner) {
     shape_.receive_depth = face->receive.capacity();
     shape_.receive_sges = face->receive_sges;
   }
+  if (shape.one_thread) {
+    send_lock_.turn_off();
+    receives_.turn_lock_off();
+  }
   shape_.pd->uses().add();
   shape_.send_cq->uses().add();
   shape_.receive_cq->uses().add();

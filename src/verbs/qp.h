@@ -30,6 +30,7 @@ struct QPShape {
   std::uint32_t receive_sges = 0;
   std::uint32_t inline_octets = 0;
   bool signal_all = false;             ///< every send queue entry gives a completion
+  bool one_thread = false;             ///< at a time posts: no locks are needed for that
   bool named = false;                  ///< may be paired: its public number is its name
   RingAllocator* allocator = nullptr;  ///< if not null, it outlives the QP, whose rings it places
 };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -200,6 +201,41 @@ TEST_F(QueuesTest, SeveralThreadsPostToOneQP) {
     EXPECT_LE(last[thread], entry->wr_id) << "each thread's own order holds";
     last[thread] = entry->wr_id;
     device.consume_send(qp.number());
+  }
+  EXPECT_TRUE(qp.close());
+}
+
+TEST_F(QueuesTest, OfAThreadDomainItTakesNoLockToPost) {
+  QPShape own = shape();
+  own.send_depth = 1024;
+  own.one_thread = true;
+  QP qp;
+  ASSERT_TRUE(qp.open(own, async, nullptr));
+  // Threads may take turns, by a lock of their own.
+  std::mutex turn;
+  constexpr std::uint64_t kThreads = 4, kEach = 250;
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        std::lock_guard lock(turn);
+        QP::SendBatch batch(qp);
+        batch.next()->wr_id = i;
+        batch.commit();
+        batch.finish();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(device.unread_sends(qp.number()), kThreads * kEach);
+  {
+    // With a lock the second would wait for the first for ever.
+    QP::SendBatch first(qp), second(qp);
+    EXPECT_FALSE(second.finish());
+    EXPECT_FALSE(first.finish());
+    ReceiveQueue::Batch third(qp.receives()), fourth(qp.receives());
+    EXPECT_FALSE(fourth.finish());
+    EXPECT_FALSE(third.finish());
   }
   EXPECT_TRUE(qp.close());
 }

@@ -18,6 +18,8 @@ class ReceiveQueue {
     ring_ = ring;
     sges_max_ = sges_max;
   }
+  /// One thread at a time posts.
+  void turn_lock_off() { lock_.turn_off(); }
   std::uint32_t depth() const { return ring_.capacity(); }
   /// A completion of a receive was polled. Not of a shared queue, whose places are free once taken.
   void handle_polled() { places_.handle_polled(); }

@@ -14,10 +14,16 @@ namespace weft::verbs {
 class SpinLock {
  public:
   void lock() {
+    if (off_) return;
     if (!flag_.test_and_set(std::memory_order_acquire)) [[likely]] return;
     lock_contended();
   }
-  void unlock() { flag_.clear(std::memory_order_release); }
+  void unlock() {
+    if (!off_) flag_.clear(std::memory_order_release);
+  }
+  /// Whoever uses what it guards sees to it that nobody else does (a thread domain of the verbs):
+  /// from now on it is none. Before anybody uses it.
+  void turn_off() { off_ = true; }
 
  private:
   void lock_contended() {
@@ -38,6 +44,7 @@ class SpinLock {
   }
 
   std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
+  bool off_ = false;
 };
 
 }  // namespace weft::verbs

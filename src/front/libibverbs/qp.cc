@@ -58,6 +58,7 @@ verbs::QPShape to_shape(const ibv_qp_init_attr_ex& attr) {
   shape.receive_sges = attr.cap.max_recv_sge;
   shape.inline_octets = std::max(attr.cap.max_inline_data, kInlineOctetsFree);
   shape.signal_all = attr.sq_sig_all != 0;
+  shape.one_thread = to_object(attr.pd)->td != nullptr;
   shape.named = verbs::persona() == verbs::Persona::IB;
   return shape;
 }

@@ -12,69 +12,110 @@ Operations::Operations(TransferLane& lane, Regions& regions, std::uint32_t open_
     : lane_(lane),
       regions_(regions),
       open_max_(open_max),
-      entries_max_(entries_for(open_max)),
+      entries_max_(transfer_entries_for(open_max)),
       transfers_(entries_max_),
       completions_(open_max) {
   weft_assert(open_max >= 1 && open_max <= IWARP_OPERATIONS_MAX);
 }
 
-/// The registered memory behind an iovec, without its empty pieces.
-Result<void> Operations::gather(std::span<const iovec> local, int rights, Gathered& gathered) {
-  if (local.size() > IWARP_IOV_MAX) return Error{EMSGSIZE, "too many pieces"};
+/// The registered memory behind an iovec, without its empty pieces. 0 or an errno.
+[[gnu::always_inline]] inline int Operations::gather(std::span<const iovec> local, int rights,
+                                                     Gathered& gathered) {
+  if (local.size() > IWARP_IOV_MAX) return EMSGSIZE;
   for (const iovec& part : local) {
     if (part.iov_len == 0) continue;
-    if (part.iov_len > IWARP_OCTETS_MAX - gathered.octets) return Error{EMSGSIZE, "too long"};
-    auto region = regions_.around(part.iov_base, part.iov_len, rights);
-    if (!region) return region.error();
-    gathered.regions[gathered.count] = *region;
+    if (part.iov_len > IWARP_OCTETS_MAX - gathered.octets) return EMSGSIZE;
+    Region* region = regions_.around_again(part.iov_base, part.iov_len, rights);
+    if (region == nullptr) {
+      auto found = regions_.around(part.iov_base, part.iov_len, rights);
+      if (!found) return found.error().code;
+      region = *found;
+    }
+    gathered.regions[gathered.count] = region;
     gathered.pieces[gathered.count++] = {reinterpret_cast<std::uintptr_t>(part.iov_base),
                                          static_cast<std::uint32_t>(part.iov_len),
-                                         (*region)->local_key};
+                                         region->local_key};
     gathered.octets += part.iov_len;
   }
-  return {};
+  return 0;
 }
 
-Result<std::size_t> Operations::transfer(bool reads, std::span<const iovec> local,
-                                         const RemoteMemory& remote, std::uint64_t offset,
-                                         const Owner& owner) {
+int Operations::transfer(bool reads, std::span<const iovec> local, const RemoteMemory& remote,
+                         std::uint64_t offset, const Owner& owner) {
   const std::uint32_t right = reads ? IWARP_REMOTE_READ : IWARP_REMOTE_WRITE;
-  if ((remote.rights & right) == 0) return Error{EACCES, "the key does not allow it"};
+  if ((remote.rights & right) == 0) return EACCES;
   Gathered gathered;
-  if (auto all = gather(local, reads ? IWARP_LOCAL_WRITE : 0, gathered); !all) return all.error();
-  if (offset > remote.octets || gathered.octets > remote.octets - offset) {
-    return Error{ERANGE, "beyond the peer's memory"};
+  if (const int code = gather(local, reads ? IWARP_LOCAL_WRITE : 0, gathered); code != 0) {
+    return code;
   }
+  if (offset > remote.octets || gathered.octets > remote.octets - offset) return ERANGE;
   const auto entries = static_cast<std::uint32_t>(TransferLane::entries_of(reads, gathered.count));
-  if (entries > entries_free() || (owner.outcome == nullptr && open_ == open_max_)) {
-    return Error{EAGAIN, "as many operations are open as may be"};
-  }
+  const bool waited_for = owner.outcome != nullptr;
+  if (entries > entries_free() || (!waited_for && open_ == open_max_)) return EAGAIN;
   const std::uint64_t id = transfers_done_ + transfers_count_ + 1;
+  const bool told = is_told(reads || waited_for, gathered.octets);
   // A read of nothing is a write of nothing: it has no sink to name.
   const int code =
       lane_.transfer(reads && gathered.count != 0, {gathered.pieces.data(), gathered.count},
-                     remote.address + offset, remote.key, id);
-  if (code != 0) return Error{ECONNRESET, "the queue pair takes nothing"};
+                     remote.address + offset, remote.key, {id, told});
+  if (code != 0) return ECONNRESET;
+  if (told) {
+    ++told_open_;
+    untold_ = 0;
+    untold_octets_ = 0;
+  } else {
+    ++untold_;
+    untold_octets_ += gathered.octets;
+  }
+  if (to_tell_ != 0) --to_tell_;
   for (std::uint32_t i = 0; i < gathered.count; ++i) gathered.regions[i]->last_transfer = id;
   std::uint32_t at = transfers_first_ + transfers_count_++;
-  if (at >= entries_max_) at -= entries_max_;
-  transfers_[at] = {id, owner, gathered.octets, static_cast<std::uint16_t>(entries), reads};
+  if (at >= transfers_.size()) at -= static_cast<std::uint32_t>(transfers_.size());
+  Transfer& transfer = transfers_[at];
+  transfer.owner = owner;
+  transfer.octets = static_cast<std::uint32_t>(gathered.octets);
+  transfer.entries = static_cast<std::uint16_t>(entries);
+  transfer.reads = reads;
+  transfer.told = told;
   entries_used_ += entries;
-  if (owner.outcome == nullptr) ++open_;
-  return static_cast<std::size_t>(gathered.octets);
+  if (!waited_for) ++open_;
+  return 0;
+}
+
+/// Is the next transfer to be told of? `expected`: somebody waits for this very one, or the peer
+/// sends what it brings.
+bool Operations::is_told(bool expected, std::uint64_t octets) const {
+  if (expected || tells_all_ || to_tell_ != 0 || transfers_count_ < kOpenMany) return true;
+  // The program cannot post another one before it took completions.
+  if (open_ + 1 == open_max_) return true;
+  return untold_ + 1 >= kToldEvery || untold_octets_ + octets > kToldOctets;
 }
 
 void Operations::handle_done(std::uint64_t id, int error) {
   // What fails in the middle of its pieces may be told of more than once.
-  while (transfers_count_ != 0 && transfers_[transfers_first_].id <= id) finish_transfer(error);
+  if (id <= transfers_done_) return;
+  finish_transfers(id - 1);
+  if (transfers_count_ != 0) finish_transfer(error);
+}
+
+void Operations::handle_mark(std::uint64_t id) {
+  mark_open_ = false;
+  finish_transfers(id);
+  if (tells_all_ && untold_ != 0) post_mark();
+}
+
+/// Those up to `id`, well.
+void Operations::finish_transfers(std::uint64_t id) {
+  while (transfers_count_ != 0 && transfers_done_ < id) finish_transfer(0);
 }
 
 void Operations::finish_transfer(int error) {
   const Transfer& done = transfers_[transfers_first_];
-  transfers_first_ = transfers_first_ + 1 == entries_max_ ? 0 : transfers_first_ + 1;
+  transfers_first_ = transfers_first_ + 1 == transfers_.size() ? 0 : transfers_first_ + 1;
   --transfers_count_;
+  ++transfers_done_;
   entries_used_ -= done.entries;
-  transfers_done_ = done.id;
+  told_open_ -= done.told ? 1 : 0;
   if (done.owner.outcome != nullptr) {
     *done.owner.outcome = {true, error};
   } else {
@@ -82,10 +123,42 @@ void Operations::finish_transfer(int error) {
   }
 }
 
+bool Operations::expect_ends() {
+  if (transfers_count_ == 0 || told_open_ != 0 || mark_open_) return false;
+  post_mark();
+  return true;
+}
+
+void Operations::post_mark() {
+  mark_open_ = lane_.mark(transfers_done_ + transfers_count_) == 0;
+  to_tell_ = kToldAfterMark;
+  untold_ = 0;
+  untold_octets_ = 0;
+  // What nobody can tell of any more has failed, as far as we know.
+  if (!mark_open_) {
+    while (transfers_count_ != 0) finish_transfer(ECONNRESET);
+  }
+}
+
+void Operations::tell_all() {
+  tells_all_ = true;
+  // Nobody may be there when the last told one has ended.
+  if (untold_ != 0 && !mark_open_) post_mark();
+}
+
+int Operations::ends_of(int count) const {
+  if (told_open_ == transfers_count_) return count;
+  const std::uint64_t told = told_open_ + (mark_open_ ? 1 : 0);
+  const auto part = static_cast<std::uint64_t>(count) * told / transfers_count_;
+  return std::max(1, static_cast<int>(part));
+}
+
 Result<void> Operations::post_send(std::span<const iovec> local, std::uint64_t context) {
   if (open_ == open_max_) return Error{EAGAIN, "as many operations are open as may be"};
   Gathered gathered;
-  if (auto all = gather(local, 0, gathered); !all) return all;
+  if (const int code = gather(local, 0, gathered); code != 0) {
+    return Error{code, "no memory to send from"};
+  }
   // First what may fail.
   sends_.push_back({context, gathered.octets, send_octets_ + gathered.octets, gathered.pieces,
                     gathered.count, 0});

@@ -25,11 +25,13 @@ struct FakeLane final : TransferLane {
     std::uint64_t id;
   };
   int transfer(bool reads, std::span<const Piece> pieces, std::uint64_t address, std::uint32_t key,
-               std::uint64_t id) override {
+               Name name) override {
     if (broken) return EINVAL;
-    asked.push_back({reads, {pieces.begin(), pieces.end()}, address, key, id});
+    EXPECT_TRUE(name.told) << "of few";
+    asked.push_back({reads, {pieces.begin(), pieces.end()}, address, key, name.id});
     return 0;
   }
+  int mark(std::uint64_t) override { return EINVAL; }
   std::vector<Asked> asked;
   bool broken = false;
 };
@@ -91,8 +93,7 @@ class OperationsTest : public ::testing::Test {
   /// 0 or an errno.
   int post(bool reads, std::vector<iovec> local, std::uint64_t offset = 0,
            std::uint64_t context = 0, const RemoteMemory& remote = kRemote) {
-    const auto begun = operations.transfer(reads, local, remote, offset, {context, nullptr});
-    return begun ? 0 : begun.error().code;
+    return operations.transfer(reads, local, remote, offset, {context, nullptr});
   }
   int write(std::size_t octets, std::uint64_t offset = 0, std::uint64_t context = 0) {
     return post(false, {{memory.data(), octets}}, offset, context);
@@ -243,7 +244,7 @@ TEST_F(OperationsTest, StayOpenUntilTheirCompletionsAreTaken) {
 TEST_F(OperationsTest, OneThatACallWaitsForLeavesNoCompletion) {
   Outcome outcome;
   const iovec part{memory.data(), 7};
-  ASSERT_TRUE(operations.transfer(true, {&part, 1}, kRemote, 0, {0, &outcome}));
+  ASSERT_EQ(operations.transfer(true, {&part, 1}, kRemote, 0, {0, &outcome}), 0);
   EXPECT_FALSE(outcome.done);
   operations.handle_done(lane.asked[0].id, EACCES);
   EXPECT_TRUE(outcome.done);
@@ -387,7 +388,7 @@ TEST_F(OperationsTest, AllFailAtOnceWhenTheSocketIsClosed) {
   Outcome outcome;
   const iovec part{memory.data(), 7};
   write(1, 0, 1);
-  ASSERT_TRUE(operations.transfer(false, {&part, 1}, kRemote, 0, {0, &outcome}));
+  ASSERT_EQ(operations.transfer(false, {&part, 1}, kRemote, 0, {0, &outcome}), 0);
   send(kPeerBuffer + 50, 2);
   receive(1, false, 3);
   EXPECT_FALSE(operations.drained());

@@ -42,9 +42,8 @@ std::unique_ptr<Region> Regions::take(int number) {
 }
 
 Result<Region*> Regions::around(const void* memory, std::size_t octets, int rights) {
-  const auto at = reinterpret_cast<std::uintptr_t>(memory);
-  if (hit_ != nullptr && hit_->holds(at, octets) && (hit_->rights & rights) == rights) return hit_;
-  auto found = search(at, octets, rights);
+  if (Region* same = around_again(memory, octets, rights); same != nullptr) return same;
+  auto found = search(reinterpret_cast<std::uintptr_t>(memory), octets, rights);
   if (found) hit_ = *found;
   return found;
 }

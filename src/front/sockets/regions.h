@@ -44,6 +44,13 @@ class Regions {
   /// A region that holds all these octets, if `rights` are among its own. EFAULT: none holds
   /// them; EACCES: those that do were not registered for it.
   Result<Region*> around(const void* memory, std::size_t octets, int rights);
+  /// The same if it is the one found last, or null.
+  Region* around_again(const void* memory, std::size_t octets, int rights) const {
+    const bool same = hit_ != nullptr &&
+                      hit_->holds(reinterpret_cast<std::uintptr_t>(memory), octets) &&
+                      (hit_->rights & rights) == rights;
+    return same ? hit_ : nullptr;
+  }
 
  private:
   Result<Region*> search(std::uintptr_t at, std::size_t octets, int rights);

@@ -13,6 +13,7 @@ namespace weft::sockets {
 namespace {
 
 constexpr auto kEndPatience = std::chrono::seconds(2);
+constexpr auto kMarkPatience = std::chrono::milliseconds(10);
 constexpr int kRights = IWARP_LOCAL_WRITE | IWARP_REMOTE_READ | IWARP_REMOTE_WRITE;
 
 int access_of(int rights) {
@@ -54,6 +55,32 @@ Result<SocketMemory*> SocketMemory::of(Socket& socket) {
   return socket.memory_.get();
 }
 
+/// Looks for ends of transfers, about `count` of them.
+///
+/// Who asks again and again drives the connection, as with the verbs; and as there it learns of no
+/// more than it asks for. What a program does not know to be done makes weft gather its posts
+/// (docs/adr/0013): who took all at once would begin anew each time, with a system call for each
+/// of the first posts.
+void SocketMemory::look_for_ends(Socket& socket, int count) {
+  while (operations_.completions() == 0 && socket.poll_queue(operations_.ends_of(count))) {
+  }
+  if (operations_.completions() == 0) expect_ends(socket);
+}
+
+void SocketMemory::expect_ends(Socket& socket) {
+  // A device that has nothing else to do is done with a mark at once.
+  if (operations_.expect_ends()) socket.poll_queue();
+}
+
+/// For calls that tell what is done and do not wait. They wait for a mark, which takes no longer
+/// than a round trip where all before it is done.
+void SocketMemory::await_mark(Socket& socket, std::unique_lock<Mutex>& lock) {
+  expect_ends(socket);
+  if (!operations_.mark_open()) return;
+  static_cast<void>(
+      socket.wait(lock, Clock::now() + kMarkPatience, [this] { return !operations_.mark_open(); }));
+}
+
 Error SocketMemory::ended_error(const Stream& stream) const {
   return stream.error() != 0 ? Error{stream.error(), "the connection broke"}
                              : Error{ENOTCONN, "the connection has ended"};
@@ -90,14 +117,22 @@ Result<int> SocketMemory::add_region(Socket& socket, void* memory, std::size_t o
 }
 
 Result<void> SocketMemory::remove_region(Socket& socket, int number) {
-  std::lock_guard lock(socket.mutex_);
+  std::unique_lock lock(socket.mutex_);
   auto self = of(socket);
   if (!self) return self.error();
+  const auto uses = [&](const Region* region) {
+    return region != nullptr && (*self)->operations_.uses(*region);
+  };
   const Region* region = (*self)->regions_.find(number);
-  if (region == nullptr) return Error{EINVAL, "no such region"};
   // What has ended may not have been heard of yet.
-  if ((*self)->operations_.uses(*region)) socket.poll_queue();
-  if ((*self)->operations_.uses(*region)) return Error{EBUSY, "an operation uses it"};
+  if (uses(region)) socket.poll_queue();
+  if (uses(region)) {
+    (*self)->await_mark(socket, lock);
+    if ((*self)->ending_) return Error{EBADF, "closed meanwhile"};
+    region = (*self)->regions_.find(number);
+  }
+  if (region == nullptr) return Error{EINVAL, "no such region"};
+  if (uses(region)) return Error{EBUSY, "an operation uses it"};
   ibv_dereg_mr(region->registration);
   (*self)->regions_.take(number);
   return {};
@@ -121,39 +156,41 @@ Result<std::size_t> SocketMemory::transfer(Socket& socket, bool reads, std::span
   if (auto wake = own_wake_fd(); !wake) return wake.error();
   std::unique_lock lock(socket.mutex_);
   Outcome outcome;
-  Result<std::size_t> begun = Error{EAGAIN, ""};
   for (;;) {
     auto self = open(socket);
     if (!self) return self.error();
     Operations& operations = (*self)->operations_;
-    begun = operations.transfer(reads, local, remote, offset, {0, &outcome});
-    if (begun || begun.error().code != EAGAIN) break;
+    const int code = operations.transfer(reads, local, remote, offset, {0, &outcome});
+    if (code == 0) break;
+    if (code != EAGAIN) return Error{code, "the operation cannot be begun"};
     const std::size_t needed = Operations::entries_needed(reads, local.size());
     // The object lives as long as somebody waits.
     static_cast<void>(socket.wait(lock, {}, [&] {
+      operations.expect_ends();
       return operations.entries_free() >= needed || socket.closing_ || (*self)->ending_ ||
              socket.stream().ended();
     }));
   }
-  if (!begun) return begun;
   if (!outcome.done) socket.poll_queue();
   while (!outcome.done) {
     // EINTR: the memory is in use, so on it goes.
     static_cast<void>(socket.wait(lock, {}, [&] { return outcome.done; }));
   }
   if (outcome.error != 0) return Error{outcome.error, "the operation failed"};
-  return begun;
+  std::size_t octets = 0;
+  for (const iovec& part : local) octets += part.iov_len;
+  return octets;
 }
 
-Result<void> SocketMemory::post_transfer(Socket& socket, bool reads, std::span<const iovec> local,
-                                         const RemoteMemory& remote, std::uint64_t offset,
-                                         std::uint64_t context) {
+int SocketMemory::post_transfer(Socket& socket, bool reads, std::span<const iovec> local,
+                                const RemoteMemory& remote, std::uint64_t offset,
+                                std::uint64_t context) {
   std::lock_guard lock(socket.mutex_);
-  auto self = open(socket);
-  if (!self) return self.error();
-  auto begun = (*self)->operations_.transfer(reads, local, remote, offset, {context, nullptr});
-  if (!begun) return begun.error();
-  return {};
+  if (!is_open(socket)) {
+    auto self = open(socket);
+    if (!self) return self.error().code;
+  }
+  return socket.memory_->operations_.transfer(reads, local, remote, offset, {context, nullptr});
 }
 
 Result<void> SocketMemory::post_send(Socket& socket, std::span<const iovec> local,
@@ -184,15 +221,13 @@ Result<int> SocketMemory::collect(Socket& socket, std::span<iwarp_completion> to
   auto self = of(socket);
   if (!self) return self.error();
   Operations& operations = (*self)->operations_;
-  // Who asks again and again drives the connection, as with the verbs; and as there it learns of no
-  // more than it asks for. What a program does not know to be done makes weft gather its posts
-  // (docs/adr/0013): who took all at once would begin anew each time, with a system call for each
-  // of the first posts. With nothing open too: the peer may be at this memory.
-  if (operations.completions() == 0) socket.poll_queue(static_cast<int>(to.size()));
+  // With nothing open too: the peer may be at this memory.
+  (*self)->look_for_ends(socket, static_cast<int>(to.size()));
   if (operations.completions() == 0 && operations.open() != 0 && wait_ms != 0) {
     Deadline last;
     if (wait_ms > 0) last = Clock::now() + std::chrono::milliseconds(wait_ms);
     auto waited = socket.wait(lock, last, [&] {
+      if (operations.completions() == 0) operations.expect_ends();
       return operations.completions() != 0 || operations.open() == 0 || socket.closing_;
     });
     if (socket.closing_) return Error{EBADF, "closed meanwhile"};
@@ -211,6 +246,7 @@ Result<int> SocketMemory::completion_fd(Socket& socket) {
   if (memory.event_fd_ < 0) {
     memory.event_fd_ = kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (memory.event_fd_ < 0) return Error{errno, "no descriptor"};
+    memory.operations_.tell_all();
     memory.show_completions();
     socket.serve_in_background();
   }
@@ -241,8 +277,12 @@ void SocketMemory::end(Socket& socket) {
   SocketMemory& memory = *socket.memory_;
   memory.ending_ = true;
   Operations& operations = memory.operations_;
-  const auto over = [&] { return operations.drained() || socket.stream().ended(); };
+  const auto over = [&] {
+    operations.expect_ends();
+    return operations.drained() || socket.stream().ended();
+  };
   if (!over()) socket.poll_queue();
+  if (!operations.drained()) memory.await_mark(socket, lock);
   if (!over() && !socket.nonblocking) {
     const Deadline last = Clock::now() + kEndPatience;
     while (!over() && Clock::now() < *last) static_cast<void>(socket.wait(lock, last, over));

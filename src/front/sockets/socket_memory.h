@@ -33,9 +33,9 @@ class SocketMemory {
 
   static Result<std::size_t> transfer(Socket& socket, bool reads, std::span<const iovec> local,
                                       const RemoteMemory& remote, std::uint64_t offset);
-  static Result<void> post_transfer(Socket& socket, bool reads, std::span<const iovec> local,
-                                    const RemoteMemory& remote, std::uint64_t offset,
-                                    std::uint64_t context);
+  /// 0 or an errno, not a Result: those cost as much as all else here.
+  static int post_transfer(Socket& socket, bool reads, std::span<const iovec> local,
+                           const RemoteMemory& remote, std::uint64_t offset, std::uint64_t context);
   static Result<void> post_send(Socket& socket, std::span<const iovec> local,
                                 std::uint64_t context);
   static Result<void> post_receive(Socket& socket, const iovec& to, bool all,
@@ -60,6 +60,14 @@ class SocketMemory {
   static Result<SocketMemory*> of(Socket& socket);
   /// The same while operations may still be started.
   static Result<SocketMemory*> open(Socket& socket);
+  /// open() would give it, as it mostly does.
+  static bool is_open(const Socket& socket) {
+    return socket.state_ == Socket::State::Connected && !socket.closing_ &&
+           socket.memory_ != nullptr && !socket.memory_->ending_ && !socket.stream().ended();
+  }
+  void look_for_ends(Socket& socket, int count);
+  void expect_ends(Socket& socket);
+  void await_mark(Socket& socket, std::unique_lock<Mutex>& lock);
   Error ended_error(const Stream& stream) const;
   void show_completions();
   void release_regions();

@@ -151,6 +151,8 @@ class Stream {
     return sends_open_ < shape_.send_entries &&
            shape_.send_ring.size() - send_used_ >= kSendRoomMin;
   }
+  /// Where the peer reads what we grant: memory that it keeps for us as long as there is a stream.
+  const Sge& peer_sgl() const { return peer_sgl_; }
   std::uint32_t peer_iomap_entries() const { return peer_iomap_entries_; }
   /// Octets of write_borrowed() that are the program's again, and those that are not.
   std::uint64_t borrowed_done() const { return borrowed_done_; }

@@ -36,6 +36,8 @@ struct LaneSize {
 
 /// The bit of a wr_id that says it is a transfer's; a receive's may have it too.
 inline constexpr std::uint64_t kTransfer = std::uint64_t{1} << 62;
+/// Beside it: a mark's, behind that transfer.
+inline constexpr std::uint64_t kTransferMark = std::uint64_t{1} << 61;
 
 /// One thread at a time.
 class VerbsLane final : public Lane, public TransferLane {
@@ -84,7 +86,8 @@ class VerbsLane final : public Lane, public TransferLane {
   /// Transfers end there; null: nowhere.
   void set_operations(Operations* operations) { operations_ = operations; }
   int transfer(bool reads, std::span<const Piece> pieces, std::uint64_t address, std::uint32_t key,
-               std::uint64_t id) override;
+               Name name) override;
+  int mark(std::uint64_t id) override;
   /// Nothing more is sent or received: all that is open is flushed.
   void abort();
 
@@ -93,8 +96,12 @@ class VerbsLane final : public Lane, public TransferLane {
 
   explicit VerbsLane(rdma_cm_id& id) : id_(id) {}
   Result<void> make_queues(const LaneSize& size);
+  void make_thread_domain();
   Result<void> make_memory(const LaneSize& size);
-  int post(ibv_send_wr& first, ibv_send_wr*& bad);
+  int post(ibv_send_wr& first, ibv_send_wr*& bad) {
+    return sends_in_posts_ ? post_guarded(first, bad) : ibv_post_send(id_.qp, &first, &bad);
+  }
+  [[gnu::noinline]] int post_guarded(ibv_send_wr& first, ibv_send_wr*& bad);
   bool post(ibv_send_wr& first);
   bool post_write(const ibv_sge& local, unsigned flags, const Sge& target, std::uint32_t message,
                   Tag tag);
@@ -108,6 +115,8 @@ class VerbsLane final : public Lane, public TransferLane {
   bool armed_ = false;
   bool flushed_ = false;
   ibv_pd* pd_ = nullptr;
+  ibv_td* threads_ = nullptr;   ///< one thread at a time posts
+  ibv_pd* posts_pd_ = nullptr;  ///< the PD and that; null: the device has no use for it
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   void* memory_ = nullptr;

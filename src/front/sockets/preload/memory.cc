@@ -52,32 +52,40 @@ int why_not(int fd) {
 /// The socket that a thread used last. Posting is a matter of some hundred nanoseconds, and
 /// programs post many times on one socket.
 struct Last {
+  const FdTable<Socket>& table = sockets();
   int fd = -1;
   std::uint64_t generation = 0;
   SocketPtr socket;
 };
 // A pointer: global objects of a program may call when the main thread's own are destroyed.
-thread_local Last* last = nullptr;
+[[gnu::tls_model("initial-exec")]] constinit thread_local Last* last = nullptr;
 struct AtThreadEnd {
   ~AtThreadEnd() { delete std::exchange(last, nullptr); }
 };
 thread_local AtThreadEnd at_thread_end;
 
-/// The socket of a descriptor; null, and errno.
-Socket* find(int fd) {
+/// The socket of a descriptor, which is not the one used last; null, and errno.
+[[gnu::noinline]] Socket* find_another(int fd) {
   if (last == nullptr) {
     last = new Last;
     static_cast<void>(at_thread_end);  // is made when it is first named
   }
-  const std::uint64_t generation = sockets().generation();
-  if (last->fd != fd || last->generation != generation || last->socket == nullptr) {
-    last->socket = sockets().find(fd);
-    last->fd = fd;
-    last->generation = generation;
-  }
+  last->generation = last->table.generation();
+  last->socket = sockets().find(fd);
+  last->fd = fd;
   if (last->socket == nullptr) return errno = why_not(fd), nullptr;
   if (last->socket->made_in != fork_generation()) return errno = EOPNOTSUPP, nullptr;
   return last->socket.get();
+}
+
+/// The socket of a descriptor; null, and errno.
+Socket* find(int fd) {
+  const Last* same = last;
+  if (same != nullptr && same->fd == fd && same->generation == same->table.generation() &&
+      same->socket != nullptr && same->socket->made_in == fork_generation()) [[likely]] {
+    return same->socket.get();
+  }
+  return find_another(fd);
 }
 
 ssize_t transfer(int fd, bool reads, const iovec* local, int count, const iwarp_remote* remote,
@@ -101,9 +109,10 @@ int post(int fd, bool reads, const iovec* local, int count, const iwarp_remote* 
   if (socket == nullptr) return -1;
   if (remote == nullptr || count < 0) return fail(EINVAL);
   if (local == nullptr && count != 0) return fail(EFAULT);
-  return answer(SocketMemory::post_transfer(
+  const int code = SocketMemory::post_transfer(
       *socket, reads, {local, static_cast<std::size_t>(count)},
-      {remote->address, remote->octets, remote->key, remote->rights}, offset, context));
+      {remote->address, remote->octets, remote->key, remote->rights}, offset, context);
+  return code == 0 ? 0 : fail(code);
 } catch (const std::exception&) {
   return no_memory();
 }
@@ -178,7 +187,9 @@ WEFT_EXPORT int iwarp_register(int fd, void* memory, size_t octets, int rights) 
 
 WEFT_EXPORT int iwarp_deregister(int fd, int region) try {
   Socket* socket = find(fd);
-  return socket == nullptr ? -1 : answer(SocketMemory::remove_region(*socket, region));
+  if (socket == nullptr) return -1;
+  const SocketPtr held = socket->shared_from_this();
+  return answer(SocketMemory::remove_region(*socket, region));
 } catch (const std::exception&) {
   return no_memory();
 }

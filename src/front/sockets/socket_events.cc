@@ -132,6 +132,7 @@ bool Socket::go_on_leaving() {
     if (!relay()) return false;
   }
   poll_queue();
+  if (memory_ != nullptr && !memory_->drained()) poll_queue();
   if (memory_ != nullptr && !memory_->drained() && !stream().ended()) return nonblocking;
   stream().disconnect();  // again, where there was no room for it
   if (stream().error() != 0) return true;

@@ -49,7 +49,11 @@ class SocketMemory {
   /// Goes on with what the stream allows now.
   void advance(Stream& stream);
   bool sends_wait() const { return operations_.sends_wait(); }
-  bool drained() const { return operations_.drained(); }
+  /// For who waits for it: it will be told, so poll again.
+  bool drained() {
+    operations_.expect_ends();
+    return operations_.drained();
+  }
 
   // For the socket, without it.
   /// The last close: nothing uses memory of the program when it returns. On a blocking socket

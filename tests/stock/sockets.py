@@ -350,10 +350,12 @@ def openssh(bench):
 
 @case
 def rsync(bench):
-    """Its daemon accepts and forks, and the child that receives forks again."""
+    """Its daemon accepts and forks, and the child that receives forks again. A client that fetches
+    forks too, and both halves of it use the connection."""
     switched = Switched(bench)
-    target = os.path.join(bench.folder, "target")
+    target, fetched = (os.path.join(bench.folder, name) for name in ("target", "fetched"))
     os.mkdir(target)
+    os.mkdir(fetched)
     sent = [make_file(bench, name, octets)
             for name, octets in (("large", 64 << 20), ("small", 100), ("odd", 70001))]
     configuration = os.path.join(bench.folder, "rsyncd.conf")
@@ -362,10 +364,18 @@ def rsync(bench):
                    f"uid = {os.geteuid()}\ngid = {os.getegid()}\n")
     server = switched.run("rsync", "--daemon", "--no-detach", "--address", "127.0.0.1", "--port",
                           switched.port, "--config", configuration).listens(switched.port)
-    switched.run("rsync", *sent, f"rsync://127.0.0.1:{switched.port}/files/").succeed()
+    daemon = f"rsync://127.0.0.1:{switched.port}/files/"
+    switched.run("rsync", *sent, daemon).succeed()
+    switched.run("rsync", "-r", daemon, fetched).succeed()
+    # What it has is compared by blocks: both directions have much to say.
+    with open(os.path.join(fetched, "large"), "r+b") as file:
+        file.seek(10 << 20)
+        file.write(b"changed" * 1000)
+    switched.run("rsync", "-r", "--checksum", "--no-whole-file", daemon, fetched).succeed()
     for path in sent:
-        expect(digest(path) == digest(os.path.join(target, os.path.basename(path))),
-               f"{path} arrived changed")
+        for folder in (target, fetched):
+            expect(digest(path) == digest(os.path.join(folder, os.path.basename(path))),
+                   f"{path} arrived changed in {folder}")
     server.end()
 
 

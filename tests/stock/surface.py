@@ -36,6 +36,9 @@ DIFFERENCES = {
     "processes.passing_a_socket": [
         ("sendmsg(ends[0], &message, 0): 1", "sendmsg(ends[0], &message, 0): -1 EINVAL",
          "the other process cannot use this one's device")],
+    "shared.the_parent_is_killed": [
+        ("the child's octet: came back", "the child's octet: is lost",
+         "the connection is its maker's, who carries the octets of his children")],
     "ends.a_peer_is_killed_while_we_write": [
         ("sent: -1 ECONNRESET", "sent: -1 EPIPE",
          "what the peer had not read is not known here: the protocol has no reset")],
@@ -86,7 +89,7 @@ def compare(name, plain, switched):
 
 
 @variants(calls="calls", octets="octets", ends="ends", ready="ready", processes="processes",
-          options="options", signals="signals", limits="limits")
+          shared="shared", options="options", signals="signals", limits="limits")
 def surface(bench, family):
     wrong = []
     for name in names(bench, family):

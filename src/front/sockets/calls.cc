@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "front/sockets/addresses.h"
 #include "front/sockets/handed.h"
@@ -32,9 +33,34 @@ bool is_blocking(const Socket& socket, int flags) {
   return !socket.nonblocking.load(std::memory_order_relaxed) && (flags & MSG_DONTWAIT) == 0;
 }
 
-/// A socket of the parent process, which its child can only close.
+/// A socket of the parent process, which its child can only close. One that is shared became so
+/// when the call was on its way here, and says so itself.
 bool is_disowned(const Socket& socket) {
-  return socket.made_in != fork_generation();
+  return socket.made_in != fork_generation() && !socket.is_shared();
+}
+
+std::size_t octets_in(const iovec* vector, std::size_t count) {
+  return Cursor({vector, count}).left();
+}
+
+/// Another process came to use the connection while a call was under way: what that has not done of
+/// its vector yet it does at the descriptor.
+template <typename Call>
+ssize_t go_on(Socket& socket, const iovec* vector, std::size_t count, std::size_t done, Call call) {
+  std::vector<iovec> rest;
+  std::size_t skipped = done;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t part = std::min(skipped, vector[i].iov_len);
+    skipped -= part;
+    if (part == vector[i].iov_len) continue;
+    rest.push_back({static_cast<char*>(vector[i].iov_base) + part, vector[i].iov_len - part});
+  }
+  msghdr message{};
+  message.msg_iov = rest.data();
+  message.msg_iovlen = rest.size();
+  const ssize_t more = call(socket.any_number(), &message);
+  if (more < 0) return done != 0 ? static_cast<ssize_t>(done) : -1;
+  return static_cast<ssize_t>(done) + more;
 }
 
 /// What a connection has from its listener.
@@ -173,7 +199,14 @@ int connect(Socket& socket, const sockaddr* address, socklen_t octets) try {
 ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) try {
   if (is_disowned(socket)) return fail(EBADF);
   if ((flags & MSG_OOB) != 0) return fail(EOPNOTSUPP);
-  auto sent = socket.send(Cursor({vector, count}), flags, is_blocking(socket, flags));
+  const bool blocking = is_blocking(socket, flags);
+  auto sent = socket.send(Cursor({vector, count}), flags, blocking);
+  const bool begun = sent && blocking && socket.is_shared() && *sent < octets_in(vector, count);
+  if (begun || (!sent && sent.error().code == ESTALE)) {
+    return go_on(socket, vector, count, sent ? *sent : 0, [&](int fd, const msghdr* rest) {
+      return kernel::sendmsg(fd, rest, flags | MSG_NOSIGNAL);
+    });
+  }
   if (sent) return static_cast<ssize_t>(*sent);
   return fail(sent);
 } catch (const std::exception&) {
@@ -184,7 +217,15 @@ ssize_t receive(Socket& socket, const iovec* vector, std::size_t count, int flag
   if (is_disowned(socket)) return fail(EBADF);
   if ((flags & MSG_ERRQUEUE) != 0) return fail(EAGAIN);  // it is always empty
   if ((flags & MSG_OOB) != 0) return fail(EINVAL);
-  auto received = socket.receive(Cursor({vector, count}), flags, is_blocking(socket, flags));
+  const bool blocking = is_blocking(socket, flags);
+  auto received = socket.receive(Cursor({vector, count}), flags, blocking);
+  const bool begun = received && blocking && (flags & MSG_WAITALL) != 0 &&
+                     (flags & MSG_PEEK) == 0 && socket.is_shared() &&
+                     *received < octets_in(vector, count);
+  if (begun || (!received && received.error().code == ESTALE)) {
+    return go_on(socket, vector, count, received ? *received : 0,
+                 [&](int fd, msghdr* rest) { return kernel::recvmsg(fd, rest, flags); });
+  }
   if (received) return static_cast<ssize_t>(*received);
   return fail(received);
 } catch (const std::exception&) {
@@ -213,6 +254,7 @@ ssize_t send_message(Socket& socket, const msghdr* message, int flags) {
 int shutdown(Socket& socket, int how) try {
   if (is_disowned(socket)) return fail(EBADF);
   auto done = socket.shutdown(how);
+  if (!done && done.error().code == ESTALE) return kernel::shutdown(socket.any_number(), how);
   return done ? 0 : fail(done);
 } catch (const std::exception&) {
   return no_memory();

@@ -29,8 +29,8 @@ struct Written {
 
 struct EndName {
   std::array<char, kMark.size()> mark = kMark;
-  std::int32_t maker = 0;
-  std::uint64_t number = 0;
+  std::uint32_t unused = 0;
+  End end;
   Written local, peer;
 };
 static_assert(sizeof(EndName) <= sizeof(sockaddr_un::sun_path));
@@ -76,10 +76,9 @@ union Room {
 
 }  // namespace
 
-void write_names(int far, std::uint64_t number, const Names& names) {
+void write_names(int far, const End& end, const Names& names) {
   EndName name;
-  name.maker = ::getpid();
-  name.number = number;
+  name.end = end;
   name.local = written(names.local);
   name.peer = written(names.peer);
   sockaddr_un address{};
@@ -88,7 +87,9 @@ void write_names(int far, std::uint64_t number, const Names& names) {
   kernel::bind(far, reinterpret_cast<const sockaddr*>(&address), kEndNameOctets);
 }
 
-std::optional<Names> read_names(int near) {
+namespace {
+
+std::optional<EndName> read_name(int near) {
   sockaddr_un address{};
   socklen_t octets = sizeof address;
   if (kernel::getpeername(near, reinterpret_cast<sockaddr*>(&address), &octets) != 0) return {};
@@ -96,9 +97,23 @@ std::optional<Names> read_names(int near) {
   EndName name;
   std::memcpy(&name, address.sun_path, sizeof name);
   if (name.mark != kMark) return {};
-  Names names{read(name.local), read(name.peer)};
+  return name;
+}
+
+}  // namespace
+
+std::optional<Names> read_names(int near) {
+  const auto name = read_name(near);
+  if (!name) return {};
+  Names names{read(name->local), read(name->peer)};
   if (octets_of(names.local.ss_family) == 0) return {};
   return names;
+}
+
+std::optional<End> read_end(int near) {
+  const auto name = read_name(near);
+  if (!name) return {};
+  return name->end;
 }
 
 int hand(int far, int near) {

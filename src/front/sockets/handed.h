@@ -19,10 +19,16 @@ struct Names {
   sockaddr_storage local{}, peer{};
 };
 
-/// Names an end of a pair. `number`: no other end of this process has it.
-void write_names(int far, std::uint64_t number, const Names& names);
+/// Which socket of which process the end of a pair belongs to.
+struct End {
+  std::uint64_t maker = 0, number = 0;
+};
+
+/// Names an end of a pair, as no other is named.
+void write_names(int far, const End& end, const Names& names);
 /// Reads them from the other end. Nothing: it is no such pair.
 std::optional<Names> read_names(int near);
+std::optional<End> read_end(int near);
 
 /// Hands `near` to whoever reads from the other end of `far`. 0 or an errno; EAGAIN: not now.
 int hand(int far, int near);

@@ -118,6 +118,10 @@ inline int epoll_pwait2(int epoll, epoll_event* events, int count, const timespe
   return static_cast<int>(
       syscall(SYS_epoll_pwait2, epoll, events, count, wait, mask, std::size_t{_NSIG / 8}));
 }
+/// Does not wait for a machine that has just begun.
+inline ssize_t random(void* to, std::size_t octets) {
+  return syscall(SYS_getrandom, to, octets, 1u);  // GRND_NONBLOCK
+}
 inline int eventfd(unsigned value, int flags) {
   return static_cast<int>(syscall(SYS_eventfd2, value, flags));
 }

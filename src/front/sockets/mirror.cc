@@ -18,7 +18,7 @@ constexpr std::size_t kFillOctets = 2048;
 constexpr unsigned kOctetsMax = 16;
 
 /// Our ends, by their numbers. A child closes its copies: while one is open, wherever, whoever has
-/// the other end is not told that we have gone.
+/// the other end, or waits for an answer, is not told that we have gone.
 class FarEnds {
  public:
   void set(int fd, bool open) {
@@ -63,6 +63,10 @@ constinit FarEnds far_ends;
 
 }  // namespace
 
+void close_in_children(int fd) {
+  far_ends.set(fd, true);
+}
+
 Result<int> Mirror::open(int flags) {
   int ends[2] = {-1, -1};
   if (kernel::socketpair(SOCK_STREAM | SOCK_CLOEXEC, ends) != 0) {
@@ -90,6 +94,11 @@ void Mirror::close() {
 void Mirror::show_readable(int near, bool readable) {
   if (far_ < 0 || readable == (octets_ != 0) || ended_) return;
   if (readable) return show_more(near);
+  take_octets(near);
+}
+
+void Mirror::take_octets(int near) {
+  if (octets_ == 0) return;
   std::array<char, kOctetsMax> octets;
   kernel::recv(near, octets.data(), octets.size(), MSG_DONTWAIT);
   octets_ = 0;
@@ -120,7 +129,8 @@ void Mirror::show_writable(int near, bool writable) {
 }
 
 void Mirror::clear(int near) {
-  show_readable(near, false);
+  if (far_ < 0) return;
+  take_octets(near);  // at the end of the peer's direction too
   show_writable(near, true);
   const int usual = 256 * 1024;
   kernel::setsockopt(near, SOL_SOCKET, SO_SNDBUF, &usual, sizeof usual);

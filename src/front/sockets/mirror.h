@@ -37,9 +37,15 @@ class Mirror {
   /// Both directions have ended.
   void show_hang_up();
 
+  /// Takes back the octets that show that it is readable: another process would read them.
+  void take_octets(int near);
   /// The program's end becomes a channel for octets, for another process that has it: shows no
   /// readiness any more. Call while a number still leads there.
   void clear(int near);
+  /// It shows that the peer has ended its direction, which cannot be taken back: nothing can be
+  /// sent through any more.
+  bool shows_end() const { return ended_; }
+  bool shows_hang_up() const { return hung_up_; }
   /// Something lies in the program's end.
   bool is_readable(int near) const;
   /// Nobody has the program's end open.
@@ -57,5 +63,8 @@ class Mirror {
   bool full_ = false;
   bool ended_ = false, hung_up_ = false;
 };
+
+/// A forked child closes its copy of such a descriptor at once, as it does with our ends.
+void close_in_children(int fd);
 
 }  // namespace weft::sockets

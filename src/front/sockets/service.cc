@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
 #include "front/sockets/no_signals.h"
@@ -20,7 +21,9 @@ namespace {
 /// What was closed and does not get its octets off for so long is reset.
 constexpr auto kLingerMax = std::chrono::seconds(120);
 /// Epoll's data of the descriptors that are no socket's; sockets count from 16.
-constexpr std::uint64_t kChannel = 1, kWake = 2, kCompletions = 3;
+constexpr std::uint64_t kChannel = 1, kWake = 2, kCompletions = 3, kQuestions = 4;
+/// So many questions are answered before others have their turn.
+constexpr int kQuestionsMax = 16;
 /// Marks a completion channel that only the service's thread takes from.
 constexpr std::uint64_t kItself = std::uint64_t{1} << 62;
 /// How long after a thread of the program has served it is expected back.
@@ -109,6 +112,7 @@ Result<void> Service::start() {
   int code = kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event) == 0 ? 0 : EMFILE;
   event.data.u64 = kCompletions;
   if (kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, completions_, &event) != 0) code = EMFILE;
+  if (code == 0) open_questions();
   if (code == 0) {
     const NoSignals none;
     pthread_t thread;
@@ -122,7 +126,7 @@ Result<void> Service::start() {
     if (code == 0) pthread_detach(thread);
   }
   if (code == 0) return {};
-  for (const int fd : {epoll_, completions_, wake_}) kernel::close(fd);
+  for (const int fd : {epoll_, completions_, wake_, questions_}) kernel::close(fd);
   rdma_destroy_event_channel(channel_);
   return Error{code, "no thread for the service"};
 }
@@ -153,6 +157,8 @@ void Service::run() {
         settle(wake_);
       } else if (what == kCompletions) {
         serve();
+      } else if (what == kQuestions) {
+        handle_questions();
       } else if ((what & kRelay) != 0) {
         handle_relay(what & ~kRelay);
       } else if (const SocketPtr socket = find_watched(what & ~kItself); socket != nullptr) {
@@ -212,6 +218,38 @@ SocketPtr Service::find_watched(std::uint64_t number) {
 void Service::handle_relay(std::uint64_t number) {
   const SocketPtr socket = find_watched(number);
   if (socket != nullptr) handle(*socket, [&] { socket->handle_relay(); });
+}
+
+/// Without it a child goes on with a connection when its parent has closed it, and not before.
+void Service::open_questions() {
+  if (kernel::random(&id_, sizeof id_) != sizeof id_) return;
+  const auto opened = sockets::open_questions(id_);
+  if (!opened) return;
+  questions_ = *opened;
+  close_in_children(questions_);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kQuestions;
+  kernel::epoll_ctl(epoll_, EPOLL_CTL_ADD, questions_, &event);
+}
+
+void Service::handle_questions() {
+  for (int i = 0; i < kQuestionsMax; ++i) {
+    const auto question = Question::take(questions_);
+    if (!question) return;
+    question->answer(answer(question->near()));
+  }
+}
+
+Answer Service::answer(int near) {
+  const auto end = near >= 0 ? read_end(near) : std::nullopt;
+  if (!end || end->maker != id_) return Answer::No;
+  const SocketPtr socket = find(end->number);
+  if (socket == nullptr) return Answer::Yes;  // it has ended, which its end shows
+  Answer word = Answer::NotNow;
+  handle(*socket, [&] { word = socket->share_stream(); });
+  handle_relay(end->number);
+  return word;
 }
 
 void Service::try_again(const SocketPtr& socket) {
@@ -335,6 +373,14 @@ SocketPtr Service::find(rdma_cm_id* id) {
   std::lock_guard lock(mutex_);
   const auto found = ids_.find(id);
   return found == ids_.end() ? nullptr : found->second;
+}
+
+SocketPtr Service::find(std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, socket] : ids_) {
+    if (socket->number() == number) return socket;
+  }
+  return nullptr;
 }
 
 Result<rdma_cm_id*> Service::make_id(SocketPtr socket) {
@@ -486,7 +532,7 @@ bool Service::has_left_behind() {
   }
   // They take their own mutex, which comes before ours.
   return std::any_of(watched.begin(), watched.end(), [](const SocketPtr& socket) {
-    return socket != nullptr && socket->is_left_behind();
+    return socket != nullptr && socket->end_with_process();
   });
 }
 

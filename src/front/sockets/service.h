@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "front/sockets/ask.h"
 #include "front/sockets/socket.h"
 
 namespace weft::sockets {
@@ -58,6 +59,8 @@ class Service {
   void count_relays(int more) { relays_ += more; }
   /// Takes it out again.
   void unwatch(const Socket& socket, int event_fd);
+  /// This process, as no other: where its children ask for connections (ask.h).
+  std::uint64_t id() const { return id_; }
   /// Destroys what an attempt to connect leaves behind.
   void discard(rdma_cm_id* id, std::unique_ptr<VerbsLane> lane);
   /// The socket is closed: its thread destroys it when it is finished. `wait`: until it is gone.
@@ -108,6 +111,9 @@ class Service {
   void handle_event(rdma_cm_event& event);
   void handle_relay(std::uint64_t number);
   void handle_delayed();
+  void open_questions();
+  void handle_questions();
+  Answer answer(int near);
   SocketPtr find_watched(std::uint64_t number);
   bool serve_watched(std::uint64_t number);
   void tell_the_dying();
@@ -122,12 +128,15 @@ class Service {
   void begin_leaving();
   void go_on_leaving();
   SocketPtr find(rdma_cm_id* id);
+  SocketPtr find(std::uint64_t number);
   void forget(const SocketPtr& socket);
 
   rdma_event_channel* channel_ = nullptr;
   int epoll_ = -1;
   int completions_ = -1;  ///< an epoll set too, of completion channels; in epoll_ unless muted
   int wake_ = -1;
+  std::uint64_t id_ = 0;
+  int questions_ = -1;
   unsigned made_in_ = 0;
   pid_t process_ = 0;
   enum class Leaving : std::uint32_t { No, Asked, Done };

@@ -442,7 +442,7 @@ Result<void> Socket::peer_address(sockaddr* address, socklen_t* octets) {
 
 int Socket::take_error() {
   std::lock_guard lock(mutex_);
-  if (state_ == State::Connected) drive();
+  if (state_ == State::Connected && !relayed_) drive();
   if (state_ == State::Connected && stream().error() != 0 && !error_told_) {
     error_told_ = true;
     return stream().error();
@@ -453,7 +453,7 @@ int Socket::take_error() {
 std::uint64_t Socket::readable_octets() {
   std::lock_guard lock(mutex_);
   if (state_ != State::Connected) return 0;
-  drive();
+  if (!relayed_) drive();
   return stream().readable_octets();
 }
 

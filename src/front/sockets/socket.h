@@ -31,6 +31,7 @@
 
 #include "base/octets.h"
 #include "base/result.h"
+#include "front/sockets/ask.h"
 #include "front/sockets/cursor.h"
 #include "front/sockets/mirror.h"
 #include "front/sockets/mutex.h"
@@ -98,11 +99,23 @@ class Socket : public std::enable_shared_from_this<Socket> {
   /// After it: when another process still has the descriptor, the service carries the octets
   /// between it and the stream, until that is closed too. False: nobody has it.
   bool hand_over();
+  /// Another process wants to use the connection now, which this one has still. From then on all go
+  /// to the descriptor, between which and the stream the service carries the octets. No: the
+  /// program has registered memory on it. Only the service's thread calls it, and then
+  /// handle_relay().
+  Answer share_stream();
+  /// share_stream() did so: its numbers in this process are served as another process's are.
+  bool is_shared() const { return born_in_ == fork_generation() && made_in != fork_generation(); }
+  /// For a process that has the descriptor and did not make it: the first use of a connection asks
+  /// the maker, which may have it still.
+  void begin_use(int fd) {
+    if (!in_use_.load(std::memory_order_relaxed)) begin_first_use(fd);
+  }
   /// For another process that has the descriptor, which may only read what was settled before it
   /// came to be.
   const sockaddr_storage& settled_name(bool peer) const { return peer ? peer_ : local_; }
 
-  bool was_listening() const { return state_ == State::Listening; }
+  bool was_listening() const { return peer_.ss_family == 0 && state_ == State::Listening; }
   /// Tells a listener's maker that this process wants connections.
   void ask_for_connections(int fd);
   /// A number in this process; -1: there is none.
@@ -150,7 +163,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool is_abortive() const { return abortive_; }
 
   std::atomic<bool> nonblocking{false};
-  unsigned made_in = fork_generation();
+  /// The process whose calls are served here; of another one, once share_stream() was here.
+  std::atomic<unsigned> made_in{fork_generation()};
   std::mutex options_mutex;
   std::map<std::pair<int, int>, std::vector<std::uint8_t>> options;  ///< under options_mutex
 
@@ -159,7 +173,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   using Settle = std::function<bool(const SocketPtr&)>;
   void set_settle(Settle settle);
   /// Such a thing happened: nothing comes here any more.
-  bool has_moved() const { return moved_; }
+  bool has_moved() const { return moved_ || made_in != fork_generation(); }
 
   // For the service.
   void handle_event(const ConnectionEvent& event);
@@ -172,8 +186,10 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool handle_completions(bool relays);
   /// Its far end is ready, for a socket that other processes have.
   void handle_relay();
-  /// Another process had it and has ended.
-  bool is_left_behind();
+  /// At the end of this process. True: another one had it and has ended, and what that wrote is
+  /// still to be carried on; or what this one wrote beside others is. After that it closes the
+  /// connection, for all.
+  bool end_with_process();
   /// Ends all at once. Only the service's thread calls it, and no event comes after.
   void destroy();
   /// The program had no room for what accept() gave it.
@@ -228,6 +244,9 @@ class Socket : public std::enable_shared_from_this<Socket> {
   void expect_sharers();
   void share();
   bool hand_listener_over();
+  void begin_first_use(int fd);
+  Result<void> start_relaying();
+  void keep_timeouts();
   void end_sharing();
   void wait_for_sharers(std::uint32_t events);
   void handle_sharers();
@@ -248,6 +267,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
 
   const int family_;
   const std::uint64_t number_;
+  unsigned born_in_ = fork_generation();
+  std::atomic<bool> in_use_{false};  ///< by a process that did not make it: see begin_use
   mutable Mutex mutex_;
 
   // With mutex_ held.

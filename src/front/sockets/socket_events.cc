@@ -29,6 +29,7 @@ Result<void> Socket::shutdown(int how) {
     notify();
     return {};
   }
+  if (relayed_) return Error{ESTALE, "another process uses it too"};
   if (state_ != State::Connected) return Error{ENOTCONN, "not connected"};
   if (how != SHUT_WR) stream().shutdown_read();
   if (how != SHUT_RD) stream().shutdown_write();
@@ -243,7 +244,7 @@ void Socket::notify() {
 
 int Socket::begin_wait(int wake_fd) {
   std::lock_guard lock(mutex_);
-  const bool connected = lane_ != nullptr && state_ == State::Connected;
+  const bool connected = lane_ != nullptr && state_ == State::Connected && !relayed_;
   while (connected && arm()) {
   }
   waiters_.push_back({wake_fd, pthread_self()});  // the last that may fail
@@ -259,7 +260,7 @@ void Socket::stop_waiting(int wake_fd) {
 void Socket::end_wait(int wake_fd, bool readable) {
   std::lock_guard lock(mutex_);
   stop_waiting(wake_fd);
-  if (!readable || lane_ == nullptr) return;
+  if (!readable || lane_ == nullptr || relayed_) return;
   lane_->take_event();
   while (watched_ && state_ == State::Connected && arm()) {
   }
@@ -295,6 +296,7 @@ short Socket::events_now() const {
 
 short Socket::poll_events(short asked, Clock::time_point now, Clock::duration age) {
   std::lock_guard lock(mutex_);
+  if (relayed_) return 0;  // who asks looks again (has_moved)
   if (state_ == State::Connected && now - asked_at_ >= age && (events_now() & asked) != asked) {
     asked_at_ = now;
     drive();
@@ -304,6 +306,7 @@ short Socket::poll_events(short asked, Clock::time_point now, Clock::duration ag
 
 void Socket::watch() {
   std::lock_guard lock(mutex_);
+  if (relayed_) return;
   show_always_ = true;
   show();
 }

@@ -26,6 +26,8 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
         wait(lock, deadline(false), [this] { return state_ != State::Connecting || closing_; });
     if (!waited) return waited.error();
   }
+  const Error shared{ESTALE, "another process uses it too"};
+  if (relayed_) return shared;
   if (state_ != State::Connected) return Error{EPIPE, "not connected"};
   const std::size_t wanted = from.left();
   const Deadline last = deadline(false);
@@ -43,6 +45,7 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
     if (!blocking) break;
     auto waited = wait(lock, last, [this] { return stream().can_write() || closing_; });
     if (closing_) waited = Error{EBADF, "closed meanwhile"};
+    if (relayed_) waited = shared;
     if (!waited) {
       stopped = waited.error();
       break;
@@ -62,6 +65,8 @@ Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
         wait(lock, deadline(true), [this] { return state_ != State::Connecting || closing_; });
     if (!waited) return waited.error();
   }
+  const Error shared{ESTALE, "another process uses it too"};
+  if (relayed_) return shared;
   if (state_ != State::Connected) return Error{ENOTCONN, "not connected"};
   const std::size_t wanted = to.left();
   const bool peek = (flags & MSG_PEEK) != 0;
@@ -93,6 +98,7 @@ Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
              stream().read_closed() || closing_;
     });
     if (closing_) waited = Error{EBADF, "closed meanwhile"};
+    if (relayed_) waited = shared;
     if (!waited) {
       if (to.left() == wanted) return waited.error();
       break;

@@ -49,6 +49,7 @@ Result<SocketMemory*> SocketMemory::of(Socket& socket) {
   if (socket.closing_ || socket.state_ == Socket::State::Closed) return Error{EBADF, "closed"};
   if (socket.state_ != Socket::State::Connected) return Error{ENOTCONN, "not connected"};
   if (socket.memory_ == nullptr) {
+    if (socket.relayed_) return Error{EOPNOTSUPP, "another process uses it too"};
     socket.memory_ = std::make_shared<SocketMemory>(*socket.lane_, socket.size_.operations);
   }
   if (socket.memory_->ending_) return Error{EBADF, "closed meanwhile"};

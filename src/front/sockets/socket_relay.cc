@@ -3,6 +3,12 @@
 // A device of this process cannot be used by its children. When a server accepts, forks, and closes
 // its copy, the child holds our descriptor, an ordinary UNIX socket; so the child reads and writes
 // that, also after exec, and this process carries the octets on. One more copy each way.
+//
+// A child that uses a connection which its parent has not closed asks for it (ask.h). Then it is
+// the same, but that the parent's own calls go that way too: what waits in one is woken, and goes
+// on at the descriptor (Socket::wait, calls.cc).
+#include <sys/time.h>
+
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -25,6 +31,7 @@ iovec part_of(std::vector<std::uint8_t>& octets) {
 void Socket::before_last_close(int fd) {
   end_memory();
   std::lock_guard lock(mutex_);
+  if (relayed_) return;
   if (state_ == State::Listening && !shared_) mirror_.show_readable(fd, false);
   if (state_ == State::Connected) mirror_.clear(fd);
   if (state_ == State::Listening || state_ == State::Connected) show_always_ = false;
@@ -34,10 +41,17 @@ bool Socket::hand_over() {
   std::lock_guard lock(mutex_);
   if (state_ == State::Listening) return hand_listener_over();
   if (state_ != State::Connected) return false;
+  if (relayed_) return true;
   // A process that was quick has come and gone already.
   if (mirror_.is_abandoned() && !mirror_.has_legacy()) return false;
+  if (!start_relaying()) return false;
+  // The other process may be gone already: then it is closed as if nobody had it.
+  return !relay();
+}
+
+Result<void> Socket::start_relaying() {
   auto service = Service::get();
-  if (!service) return false;
+  if (!service) return service.error();
   set_relaying(true);
   // From now on the service's thread alone takes its completions.
   if (std::exchange(watched_, false)) {
@@ -48,8 +62,47 @@ bool Socket::hand_over() {
   relay_waits_ = EPOLLIN;
   (*service)->watch_relay(shared_from_this(), mirror_.far(), relay_waits_, true);
   serve_in_background();
-  // The other process may be gone already: then it is closed as if nobody had it.
-  return !relay();
+  return {};
+}
+
+Answer Socket::share_stream() {
+  std::lock_guard lock(mutex_);
+  if (relayed_ || closing_) return Answer::Yes;  // it is as it is
+  // Its last number is being closed.
+  if (state_ == State::Connected && numbers_.empty()) return Answer::NotNow;
+  if (state_ != State::Connected || memory_ != nullptr || !maps_.empty()) return Answer::No;
+  // The descriptor says that the peer has ended, and so takes nothing any more, not even what came
+  // before the end. That is this process's to read.
+  if (mirror_.shows_end() && stream().readable_octets() != 0) {
+    mirror_.take_octets(near());
+    return Answer::NotNow;
+  }
+  mirror_.clear(near());
+  if (mirror_.shows_hang_up()) return Answer::Yes;
+  keep_timeouts();
+  show_always_ = false;
+  if (!start_relaying()) return Answer::No;
+  in_use_ = true;
+  made_in = fork_generation() - 1;
+  notify();
+  return Answer::Yes;
+}
+
+/// The kernel's calls on the descriptor are to wait no longer than ours.
+void Socket::keep_timeouts() {
+  const auto keep = [&](int name, const std::optional<Clock::duration>& limit) {
+    if (!limit) return;
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(*limit).count();
+    const timeval value{us / 1'000'000, us % 1'000'000};
+    kernel::setsockopt(near(), SOL_SOCKET, name, &value, sizeof value);
+  };
+  keep(SO_RCVTIMEO, receive_wait_);
+  keep(SO_SNDTIMEO, send_wait_);
+}
+
+void Socket::begin_first_use(int fd) {
+  // Only a connection has a peer.
+  if (peer_.ss_family != 0 && sockets::begin_use(fd)) in_use_ = true;
 }
 
 void Socket::set_relaying(bool on) {
@@ -59,9 +112,15 @@ void Socket::set_relaying(bool on) {
   if (auto service = Service::get(); service) (*service)->count_relays(on ? 1 : -1);
 }
 
-bool Socket::is_left_behind() {
-  std::lock_guard lock(mutex_);
-  return relayed_ && mirror_.is_abandoned();
+bool Socket::end_with_process() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!relayed_ || mirror_.is_abandoned()) return relayed_;
+    if (!is_shared()) return false;
+    if (mirror_.has_legacy() || !relayed_in_.empty()) return true;
+  }
+  close(false);
+  return false;
 }
 
 void Socket::handle_relay() {

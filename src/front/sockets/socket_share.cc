@@ -17,11 +17,13 @@ namespace weft::sockets {
 void Socket::settle_names(const sockaddr_storage& local, const sockaddr_storage& peer) {
   local_ = local;
   peer_ = peer;
-  made_in = fork_generation() - 1;  // of another process
+  made_in = born_in_ = fork_generation() - 1;  // of another process
 }
 
 void Socket::write_names() {
-  if (mirror_.is_open()) sockets::write_names(mirror_.far(), number_, {local_, peer_});
+  const auto service = Service::get();
+  if (!service || !mirror_.is_open()) return;
+  sockets::write_names(mirror_.far(), {(*service)->id(), number_}, {local_, peer_});
 }
 
 /// So that a process that has the descriptor can say that it wants connections.

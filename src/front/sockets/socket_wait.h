@@ -26,9 +26,11 @@ struct Socket::EndOfWait {
 };
 
 /// Drives the connection until `ready()`, which is asked with the mutex held, as is this. Errors:
-/// EAGAIN: the deadline passed; EINTR; EMFILE.
+/// EAGAIN: the deadline passed; EINTR; EMFILE; ESTALE: another process uses it too, so go on at the
+/// descriptor.
 template <typename Ready>
 Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Ready ready) {
+  if (relayed_) return Error{ESTALE, "another process uses it too"};
   drive();
   if (ready()) return {};
   const auto found = [&] {
@@ -52,6 +54,7 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Read
     const int code = errno;
     if (fds[0].revents != 0) settle(*own);
     lock.lock();
+    if (relayed_) return Error{ESTALE, "another process uses it too"};
     if (fds[1].revents != 0 && lane_ != nullptr) lane_->take_event();
     drive();
     if (ready()) break;

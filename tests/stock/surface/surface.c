@@ -194,8 +194,8 @@ static const struct {
   const struct test_case* cases;
 } families[] = {
     {"calls", calls_cases},     {"octets", octets_cases},       {"ends", ends_cases},
-    {"ready", ready_cases},     {"processes", processes_cases}, {"options", options_cases},
-    {"signals", signals_cases}, {"limits", limits_cases},
+    {"ready", ready_cases},     {"processes", processes_cases}, {"shared", shared_cases},
+    {"options", options_cases}, {"signals", signals_cases},     {"limits", limits_cases},
 };
 
 int main(int count, char** words) {

@@ -27,7 +27,7 @@ struct test_case {
 };
 /* Each family's cases, the last without a name. */
 extern const struct test_case calls_cases[], octets_cases[], ends_cases[], ready_cases[],
-    processes_cases[], options_cases[], signals_cases[], limits_cases[];
+    processes_cases[], shared_cases[], options_cases[], signals_cases[], limits_cases[];
 
 /* Prints "WHAT: RESULT", and the name of errno behind a result below 0. errno stays. */
 long say(const char* what, long result);

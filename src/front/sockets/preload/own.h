@@ -13,11 +13,19 @@
 
 namespace weft::sockets {
 
-/// The socket of a descriptor, if it is this process's own.
-inline SocketPtr find(int fd) {
+/// The socket of a descriptor, if it is this process's own. For calls that use no connection.
+inline SocketPtr own(int fd) {
   SocketPtr socket = sockets().find(fd);
   if (socket != nullptr && socket->made_in != fork_generation()) return nullptr;
   return socket;
+}
+/// The same for those that do: a connection of another process's may be used when it returns, as
+/// any descriptor.
+inline SocketPtr find(int fd) {
+  SocketPtr socket = sockets().find(fd);
+  if (socket == nullptr || socket->made_in == fork_generation()) return socket;
+  socket->begin_use(fd);
+  return nullptr;
 }
 inline bool is_ours(int fd) {
   return sockets().has(fd) && find(fd) != nullptr;

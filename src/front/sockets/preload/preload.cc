@@ -47,6 +47,7 @@ using weft_sockets::find;
 using weft_sockets::inherited;
 using weft_sockets::is_ours;
 using weft_sockets::looks_for_errors;
+using weft_sockets::own;
 using weft_sockets::receive_octets;
 using weft_sockets::send_octets;
 using weft_sockets::SocketPtr;
@@ -73,7 +74,7 @@ ssize_t send_vector(weft_sockets::Socket& socket, const iovec* vector, std::size
 int share(int from, int to) {
   if (to < 0 || from == to) return to;
   if (const SocketPtr socket = weft_sockets::sockets().find(from); socket != nullptr) {
-    if (find(from) != nullptr && !weft_sockets::attempt([&] { socket->add_number(to); })) {
+    if (own(from) != nullptr && !weft_sockets::attempt([&] { socket->add_number(to); })) {
       libc::close(to);
       return weft_sockets::no_memory();
     }
@@ -90,6 +91,15 @@ int share(int from, int to) {
 const auto beside_device =
     reinterpret_cast<int (*)(int, int, int)>(dlvsym(RTLD_DEFAULT, "weft_dup3", "WEFT_PRIVATE_1"));
 
+/// A program that was executed with a connection as what it reads and writes: stdio does so without
+/// us, so now is the time to ask for it.
+[[maybe_unused]] const bool asked_early = [] {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (weft_sockets::read_end(fd)) weft_sockets::begin_use(fd);
+  }
+  return true;
+}();
+
 /// Likewise what a first call would make.
 [[maybe_unused]] const bool made_early =
     (weft_sockets::may_fall_back(), weft_sockets::is_programs(nullptr), candidates().has(-1));
@@ -98,10 +108,9 @@ const auto beside_device =
 void vacate(int fd) {
   candidates().take(fd);
   const SocketPtr socket = weft_sockets::sockets().take(fd);
-  if (socket != nullptr && socket->made_in == weft_sockets::fork_generation() &&
-      socket->remove_number(fd)) {
-    socket->close(false);
-  }
+  if (socket == nullptr) return;
+  const bool mine = socket->made_in == weft_sockets::fork_generation();
+  if ((mine || socket->is_shared()) && socket->remove_number(fd) && mine) socket->close(false);
 }
 
 bool is_open(int fd) {
@@ -288,7 +297,7 @@ WEFT_EXPORT int fcntl(int fd, int command, ...) {
   va_start(arguments, command);
   const long argument = va_arg(arguments, long);
   va_end(arguments);
-  if (const SocketPtr socket = find(fd); socket != nullptr) {
+  if (const SocketPtr socket = command == F_SETFL ? find(fd) : own(fd); socket != nullptr) {
     return weft_sockets::control(fd, *socket, command, argument);
   }
   const int result = libc::fcntl(fd, command, argument);
@@ -302,7 +311,7 @@ WEFT_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  const SocketPtr socket = find(fd);
+  const SocketPtr socket = request == FIONREAD || request == FIONBIO ? find(fd) : own(fd);
   if (socket != nullptr && request == FIONREAD) {
     *static_cast<int*>(argument) = static_cast<int>(socket->readable_octets());
     return 0;
@@ -341,14 +350,14 @@ WEFT_EXPORT void closefrom(int first) noexcept {
 
 // Octets.
 WEFT_EXPORT ssize_t read(int fd, void* to, size_t octets) {
-  if (!is_ours(fd)) return libc::read(fd, to, octets);
+  if (!weft_sockets::sockets().has(fd)) return libc::read(fd, to, octets);
   const SocketPtr socket = find(fd);
-  return socket != nullptr ? receive_octets(*socket, to, octets, 0) : fail(EBADF);
+  return socket != nullptr ? receive_octets(*socket, to, octets, 0) : libc::read(fd, to, octets);
 }
 WEFT_EXPORT ssize_t write(int fd, const void* from, size_t octets) {
-  if (!is_ours(fd)) return libc::write(fd, from, octets);
+  if (!weft_sockets::sockets().has(fd)) return libc::write(fd, from, octets);
   const SocketPtr socket = find(fd);
-  return socket != nullptr ? send_octets(*socket, from, octets, 0) : fail(EBADF);
+  return socket != nullptr ? send_octets(*socket, from, octets, 0) : libc::write(fd, from, octets);
 }
 WEFT_EXPORT ssize_t readv(int fd, const iovec* vector, int count) {
   const SocketPtr socket = find(fd);
@@ -463,8 +472,8 @@ WEFT_EXPORT int pselect(int count, fd_set* readable, fd_set* writable, fd_set* e
 }
 WEFT_EXPORT int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
   if (candidates().has(fd)) weft_sockets::note_epoll(fd, epoll, operation, event);
-  if (looks_at_ours(fd)) {
-    if (const SocketPtr socket = find(fd); socket != nullptr) {
+  if (operation == EPOLL_CTL_DEL ? own(fd) != nullptr : looks_at_ours(fd)) {
+    if (const SocketPtr socket = own(fd); socket != nullptr) {
       if (operation != EPOLL_CTL_DEL) socket->watch();
       epoll_sets.mark(epoll);
     }
@@ -497,7 +506,7 @@ WEFT_EXPORT int epoll_pwait2(int epoll, epoll_event* events, int count, const ti
 
 // Names and options.
 WEFT_EXPORT int getsockname(int fd, sockaddr* address, socklen_t* octets) noexcept {
-  const SocketPtr socket = find(fd);
+  const SocketPtr socket = own(fd);
   if (const SocketPtr parents = inherited(fd); parents != nullptr) {
     return inherited_name(*parents, false, address, octets);
   }
@@ -511,7 +520,7 @@ WEFT_EXPORT int getsockname(int fd, sockaddr* address, socklen_t* octets) noexce
   return weft_sockets::local_name(*socket, address, octets);
 }
 WEFT_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* octets) noexcept {
-  const SocketPtr socket = find(fd);
+  const SocketPtr socket = own(fd);
   if (const SocketPtr parents = inherited(fd); parents != nullptr) {
     return inherited_name(*parents, true, address, octets);
   }
@@ -532,7 +541,7 @@ WEFT_EXPORT int setsockopt(int fd, int level, int name, const void* value,
   }
   // A socket that may yet be switched cannot keep what it was promised then.
   if (level == SOL_SOCKET && name == SO_ZEROCOPY && candidates().has(fd)) return fail(EOPNOTSUPP);
-  SocketPtr socket = find(fd);
+  SocketPtr socket = level == SOL_SOCKET ? find(fd) : own(fd);
   if (socket == nullptr && level != SOL_SOCKET) socket = inherited(fd);
   if (socket == nullptr) {
     const int result = libc::setsockopt(fd, level, name, value, octets);
@@ -547,7 +556,7 @@ WEFT_EXPORT int getsockopt(int fd, int level, int name, void* value, socklen_t* 
     if (name == IWARP_OPERATIONS) return weft_sockets::get_operations(fd, value, octets);
     return name == IWARP_MODE ? weft_sockets::get_mode(fd, value, octets) : fail(ENOPROTOOPT);
   }
-  SocketPtr socket = find(fd);
+  SocketPtr socket = own(fd);
   const bool kernel_knows = level == SOL_SOCKET && name != SO_DOMAIN && name != SO_PROTOCOL;
   if (socket == nullptr && !kernel_knows) socket = inherited(fd);
   if (socket == nullptr) {

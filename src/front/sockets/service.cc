@@ -247,7 +247,7 @@ Answer Service::answer(int near) {
   const SocketPtr socket = find(end->number);
   if (socket == nullptr) return Answer::Yes;  // it has ended, which its end shows
   Answer word = Answer::NotNow;
-  handle(*socket, [&] { word = socket->share_stream(); });
+  handle(*socket, [&] { word = socket->share_stream(near); });
   handle_relay(end->number);
   return word;
 }

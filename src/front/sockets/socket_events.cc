@@ -128,9 +128,11 @@ bool Socket::go_on_leaving() {
   if (state_ != State::Connected || abortive_) return true;
   waiters_.clear();  // and who waits now does so to the end
   if (relaying_) {
-    if (!mirror_.is_abandoned()) return true;
+    // What this process wrote beside others is to be carried, too.
+    const bool shared = is_shared();
+    if (!mirror_.is_abandoned() && !shared) return true;
     drive();
-    if (!relay()) return false;
+    if (!relay() && !(shared && !mirror_.has_legacy() && relayed_in_.empty())) return false;
   }
   poll_queue();
   if (memory_ != nullptr && !memory_->drained()) poll_queue();

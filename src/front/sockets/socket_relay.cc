@@ -7,6 +7,7 @@
 // A child that uses a connection which its parent has not closed asks for it (ask.h). Then it is
 // the same, but that the parent's own calls go that way too: what waits in one is woken, and goes
 // on at the descriptor (Socket::wait, calls.cc).
+#include <sys/stat.h>
 #include <sys/time.h>
 
 #include <array>
@@ -65,11 +66,22 @@ Result<void> Socket::start_relaying() {
   return {};
 }
 
-Answer Socket::share_stream() {
+namespace {
+/// Two numbers of one socket of the kernel's.
+bool are_same(int one, int other) {
+  struct stat first{}, second{};
+  return ::fstat(one, &first) == 0 && ::fstat(other, &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+}  // namespace
+
+Answer Socket::share_stream(int asked_for) {
   std::lock_guard lock(mutex_);
   if (relayed_ || closing_) return Answer::Yes;  // it is as it is
   // Its last number is being closed.
   if (state_ == State::Connected && numbers_.empty()) return Answer::NotNow;
+  // An abstract address may be called like another one: only who has the socket may ask for it.
+  if (!numbers_.empty() && !are_same(near(), asked_for)) return Answer::No;
   if (state_ != State::Connected || memory_ != nullptr || !maps_.empty()) return Answer::No;
   // The descriptor says that the peer has ended, and so takes nothing any more, not even what came
   // before the end. That is this process's to read.

@@ -61,8 +61,8 @@ class WorkQueues {
                                               std::uint32_t /*octets*/, std::uint32_t /*segment*/) {
     return {};
   }
-  /// Part of an inbound RDMA Write through `stag`, which belongs at `target`. True: the host has
-  /// it, and what the consumer is told of from now on it reads as if it were there.
+  /// Part of an inbound RDMA Write with a CRC through `stag`, which belongs at `target`. True: the
+  /// host has it, and what the consumer is told of from now on it reads as if it were there.
   virtual bool keep_write(STag /*stag*/, std::uint8_t* /*target*/, Octets /*run*/) { return false; }
   /// The last segment of an inbound RDMA Write was placed, `octets` long. Nothing is delivered
   /// (RDM-05); for hosts whose consumers sleep while peers signal them by writing to memory.

@@ -29,6 +29,8 @@ class Sums {
   /// cut, at most.
   std::optional<std::uint32_t> find(const std::uint8_t* place, std::uint32_t octets,
                                     std::uint32_t segment);
+  /// Nothing of what was copied will be sent.
+  void drop() { consumed_.store(produced_.load(std::memory_order_acquire)); }
 
  private:
   struct Sum {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <random>
 #include <vector>
 
 #include "base/crc32c.h"
@@ -16,7 +16,10 @@ constexpr std::uint32_t kSegment = 32 * 1024;
 
 class SumsTest : public ::testing::Test {
  protected:
-  void SetUp() override { std::iota(source.begin(), source.end(), std::uint8_t{3}); }
+  void SetUp() override {
+    std::mt19937 random(1);
+    for (std::uint8_t& octet : source) octet = static_cast<std::uint8_t>(random());
+  }
 
   /// As the host does for a Write of these octets.
   void copy(std::size_t at, std::size_t octets) {
@@ -72,6 +75,15 @@ TEST_F(SumsTest, WhatIsShortHasNone) {
   copy(1000, kSegment);
   EXPECT_FALSE(find(0, 1000));
   EXPECT_TRUE(find(1000, kSegment));
+}
+
+TEST_F(SumsTest, WhatWillNotBeSentIsForgotten) {
+  find(0, 100);
+  copy(0, kSegment);
+  sums.drop();
+  source[7] ^= 1;
+  copy(0, kSegment);
+  EXPECT_TRUE(find(0, kSegment));
 }
 
 TEST_F(SumsTest, MoreThanAreKeptAreMadeByTheDevice) {

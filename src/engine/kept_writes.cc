@@ -1,6 +1,7 @@
 #include "engine/kept_writes.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 namespace weft::engine {
@@ -25,27 +26,41 @@ void KeptWrites::place(core::Mover& mover) {
   set_used(0);
 }
 
+/// Where the first octets of the region's `source` lie: those of one piece that is kept, or those
+/// before the next that is.
+Octets KeptWrites::find(Octets source) const {
+  Octets from = source;
+  for (const Piece& piece : std::span(pieces_).first(used_)) {
+    if (piece.target <= source.data() && source.data() < piece.end()) {
+      from = piece.octets.subspan(static_cast<std::size_t>(source.data() - piece.target));
+      break;
+    }
+    if (source.data() < piece.target && piece.target < from.data() + from.size()) {
+      from = source.first(static_cast<std::size_t>(piece.target - source.data()));
+    }
+  }
+  return from.first(std::min(from.size(), source.size()));
+}
+
 bool KeptWrites::read(std::uint8_t* target, Octets source, bool peek, core::Mover& mover) {
   const std::uint8_t* const first = source.data();
   while (!source.empty()) {
-    // Octets that are kept, or those before the next that are.
-    Octets from = source;
-    for (const Piece& piece : std::span(pieces_).first(used_)) {
-      if (piece.target <= source.data() && source.data() < piece.end()) {
-        from = piece.octets.subspan(static_cast<std::size_t>(source.data() - piece.target));
-        break;
-      }
-      if (source.data() < piece.target && piece.target < from.data() + from.size()) {
-        from = source.first(static_cast<std::size_t>(piece.target - source.data()));
-      }
-    }
-    from = from.first(std::min(from.size(), source.size()));
+    const Octets from = find(source);
     if (!mover.place(target, from)) return false;
     target += from.size();
     source = source.subspan(from.size());
   }
   if (!peek) drop(first, source.data());
   return true;
+}
+
+void KeptWrites::peek(std::uint8_t* target, Octets source) const {
+  while (!source.empty()) {
+    const Octets from = find(source);
+    std::memcpy(target, from.data(), from.size());
+    target += from.size();
+    source = source.subspan(from.size());
+  }
 }
 
 void KeptWrites::drop(const std::uint8_t* first, const std::uint8_t* end) {

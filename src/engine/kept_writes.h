@@ -35,6 +35,9 @@ class KeptWrites {
   /// As a copy of the region's `source` to `target`; without `peek`, what was kept of it is
   /// dropped. False: one of the two is not there any more, or not all of it.
   bool read(std::uint8_t* target, Octets source, bool peek, core::Mover& mover);
+  /// The same for a signal handler that interrupted the device in this very thread, wherever that
+  /// is with the rest of this class. Changes nothing.
+  void peek(std::uint8_t* target, Octets source) const;
 
  private:
   struct Piece {
@@ -47,6 +50,7 @@ class KeptWrites {
     used_ = used;
     count_.store(static_cast<std::uint32_t>(used), std::memory_order_release);
   }
+  Octets find(Octets source) const;
   void drop(const std::uint8_t* first, const std::uint8_t* end);
 
   const std::uint32_t stag_;

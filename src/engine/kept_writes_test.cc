@@ -2,6 +2,8 @@
 // needed, and never lost.
 #include "engine/kept_writes.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -136,7 +138,11 @@ TEST_F(KeptWritesTest, MemoryThatIsGoneIsAnAnswer) {
   GuardedMover::install_handler();
   const Bytes run = octets_of(kPiece, 1);
   ASSERT_TRUE(keep(0, run));
-  EXPECT_FALSE(kept.read(nullptr, Octets(ring).first(kPiece), false, mover));
+  void* gone = ::mmap(nullptr, kPiece, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(gone, MAP_FAILED);
+  EXPECT_FALSE(
+      kept.read(static_cast<std::uint8_t*>(gone), Octets(ring).first(kPiece), false, mover));
+  ::munmap(gone, kPiece);
   EXPECT_EQ(count, 1u) << "it is not lost";
   EXPECT_EQ(read(0, kPiece), run);
 }
@@ -144,7 +150,7 @@ TEST_F(KeptWritesTest, MemoryThatIsGoneIsAnAnswer) {
 /// A peer that writes, and a server whose device keeps what it writes.
 class KeepingTest : public PairTest {
  protected:
-  static constexpr std::uint32_t kOctets = 64 * 1024;
+  static constexpr std::uint32_t kOctets = 64 * 1024, kRing = 16 * kOctets;
 
   void SetUp() override {
     start();
@@ -155,19 +161,19 @@ class KeepingTest : public PairTest {
     source = octets_of(kOctets, 1);
     stag = client->register_octets(source.data(), kOctets, 0);
     ring_stag =
-        server->register_octets(ring.data(), kOctets, device::kLocalWrite | device::kRemoteWrite);
+        server->register_octets(ring.data(), kRing, device::kLocalWrite | device::kRemoteWrite);
     ASSERT_TRUE(server->rnic.keep_writes(server_qp.face.number, ring_stag, count).ok());
   }
 
   /// A Write of all octets, and a Send that tells of it.
-  void write() {
+  void write(std::size_t at = 0) {
     server->post_receive(server_qp, 5, nullptr, 0, 0);
     client->post_send(client_qp, {.opcode = device::SendOpcode::Write,
                                   .address = source.data(),
                                   .octets = kOctets,
                                   .stag = stag,
                                   .remote_stag = ring_stag,
-                                  .remote_to = reinterpret_cast<std::uintptr_t>(ring.data()),
+                                  .remote_to = reinterpret_cast<std::uintptr_t>(&ring[at]),
                                   .flags = 0});
     client->post_send(client_qp, {.wr_id = 6});
     for (testing::Side* side : {client.get(), server.get()}) {
@@ -177,16 +183,19 @@ class KeepingTest : public PairTest {
     }
   }
   bool read(Bytes& to, bool peek = false) {
-    return server->rnic.read_written(server_qp.face.number, to.data(), ring, peek);
+    return server->rnic.read_written(server_qp.face.number, to.data(),
+                                     Octets(ring).first(to.size()), peek);
   }
 
+  bool placed() const { return std::equal(source.begin(), source.end(), ring.begin()); }
+
   QPHandle client_qp, server_qp;
-  Bytes source, ring = Bytes(kOctets);
+  Bytes source, ring = Bytes(kRing);
   std::uint32_t stag = 0, ring_stag = 0;
   std::atomic<std::uint32_t> count{0};
 };
 
-TEST_P(KeepingTest, WhatTheProgramReadsIsNeverPlaced) {
+TEST_P(KeepingTest, WhatTheProgramReadsNeedNotBePlaced) {
   for (int i = 0; i < 10; ++i) {
     write();
     EXPECT_GT(count, 0u);
@@ -197,15 +206,25 @@ TEST_P(KeepingTest, WhatTheProgramReadsIsNeverPlaced) {
     ASSERT_TRUE(read(seen));
     EXPECT_EQ(seen, source);
     EXPECT_EQ(count, 0u);
+    // Later some are placed, for want of room in the staging.
+    if (i == 0) {
+      EXPECT_EQ(std::count(ring.begin(), ring.begin() + kOctets / 2, 0), kOctets / 2);
+    }
   }
-  EXPECT_NE(ring, source);
 }
 
 TEST_P(KeepingTest, WhatItDoesNotReadIsPlacedForWhatComesNext) {
-  for (int i = 0; i < 20; ++i) write();
-  Bytes seen(kOctets);
+  Bytes all;
+  for (std::size_t at = 0; at < kRing; at += kOctets) {
+    const Bytes octets = octets_of(kOctets, static_cast<unsigned>(at + 1));
+    std::copy(octets.begin(), octets.end(), source.begin());
+    all.insert(all.end(), octets.begin(), octets.end());
+    write(at);
+  }
+  EXPECT_TRUE(std::equal(all.begin(), all.begin() + kRing / 2, ring.begin())) << "placed by now";
+  Bytes seen(kRing);
   ASSERT_TRUE(read(seen));
-  EXPECT_EQ(seen, source);
+  EXPECT_EQ(seen, all);
 }
 
 TEST_P(KeepingTest, ARegionThatGoesIsWhole) {
@@ -213,7 +232,7 @@ TEST_P(KeepingTest, ARegionThatGoesIsWhole) {
   ASSERT_GT(count, 0u);
   ASSERT_TRUE(server->rnic.deregister_region(ring_stag).ok());
   EXPECT_EQ(count, 0u);
-  EXPECT_EQ(ring, source);
+  EXPECT_TRUE(placed());
   Bytes seen(kOctets);
   EXPECT_FALSE(read(seen)) << "nothing is kept any more";
 }
@@ -228,7 +247,7 @@ TEST_P(KeepingTest, TheEndOfTheConnectionPlacesAll) {
     return event && event->event.kind == device::ConnectionEventKind::Disconnected;
   }));
   EXPECT_EQ(count, 0u);
-  EXPECT_EQ(ring, source);
+  EXPECT_TRUE(placed());
 }
 
 TEST_P(KeepingTest, TheEndOfTheQueuePairPlacesAll) {
@@ -236,7 +255,7 @@ TEST_P(KeepingTest, TheEndOfTheQueuePairPlacesAll) {
   ASSERT_GT(count, 0u);
   ASSERT_TRUE(server->rnic.destroy_qp(server_qp.face.number).ok());
   EXPECT_EQ(count, 0u);
-  EXPECT_EQ(ring, source);
+  EXPECT_TRUE(placed());
 }
 
 TEST_P(KeepingTest, OneRegionForOneQueuePairAndNoneThatPeersRead) {

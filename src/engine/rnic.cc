@@ -396,8 +396,12 @@ Result<void> Rnic::keep_writes(device::QPNumber number, std::uint32_t stag,
 }
 
 bool Rnic::read_written(device::QPNumber number, std::uint8_t* target, Octets source, bool peek) {
-  lock_.lock();
   QueuePair* qp = find_qp(number);
+  if (lock_.is_held_here()) {
+    if (qp != nullptr && qp->kept_writes != nullptr) qp->kept_writes->peek(target, source);
+    return qp != nullptr && qp->kept_writes != nullptr;
+  }
+  lock_.lock();
   const bool read = qp != nullptr && qp->read_written(target, source, peek);
   Entry::leave(*this);
   return read;
@@ -432,6 +436,7 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
       break;
     case device::QPCommand::Reset:
       result = qp->core().reset(now_);
+      if (qp->sums != nullptr) qp->sums->drop();
       break;
   }
   if (qp->core().state() == core::QPState::Error) {

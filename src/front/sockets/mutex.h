@@ -26,13 +26,15 @@ class Mutex {
   void lock() {
     ++mutexes_held;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (!take()) [[unlikely]] wait();
+    if (!take()) [[unlikely]]
+      wait();
   }
   void unlock() {
     word_.store(kFree, std::memory_order_release);
     // Pairs with order() in wait(): the sleeper sees that it is free, or is seen here.
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]] wake();
+    if (sleepers_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake();
     std::atomic_signal_fence(std::memory_order_seq_cst);
     --mutexes_held;
   }

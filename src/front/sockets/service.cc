@@ -140,6 +140,7 @@ void Service::run() {
   runs_here = true;
   std::array<epoll_event, 64> events;
   for (;;) {
+    beat();
     if (leaving_.load(std::memory_order_acquire) == Leaving::Asked) handle_leaving();
     int timeout_ms = stand_back_ms();
     bool keeps_time = connecting > 0 || !delayed_.empty();
@@ -151,6 +152,7 @@ void Service::run() {
     const int count = wait(events.data(), static_cast<int>(events.size()), timeout_ms);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t what = events[static_cast<unsigned>(i)].data.u64;
+      beat();
       if (what == kChannel) {
         handle_connection_events();
       } else if (what == kWake) {
@@ -492,6 +494,7 @@ void Service::sweep() {
   }
   // They take their own mutex, which comes before ours.
   std::erase_if(dying_sockets, [](const SocketPtr& socket) { return !socket->finished(); });
+  beat();
   std::sort(dying_sockets.begin(), dying_sockets.end());
   {
     std::lock_guard lock(mutex_);
@@ -505,10 +508,12 @@ void Service::sweep() {
     has_dying_.store(!dying_.empty(), std::memory_order_relaxed);
   }
   for (auto& [id, lane] : discarded) {
+    beat();
     lane.reset();
     rdma_destroy_id(id);
   }
   for (Dying& dying : dead) {
+    beat();
     forget(dying.socket);
     dying.socket->destroy();
     if (dying.wake_fd < 0) continue;

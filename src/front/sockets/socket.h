@@ -101,8 +101,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool hand_over();
   /// Another process wants to use the connection now, which this one has still. From then on all go
   /// to the descriptor, between which and the stream the service carries the octets. No: the
-  /// program has registered memory on it, or `asked_for` only calls itself its descriptor. Only the service's thread calls it, and then
-  /// handle_relay().
+  /// program has registered memory on it, or `asked_for` only calls itself its descriptor. Only the
+  /// service's thread calls it, and then handle_relay().
   Answer share_stream(int asked_for);
   /// share_stream() did so: its numbers in this process are served as another process's are.
   bool is_shared() const { return born_in_ == fork_generation() && made_in != fork_generation(); }

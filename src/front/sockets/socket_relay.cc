@@ -69,7 +69,8 @@ Result<void> Socket::start_relaying() {
 namespace {
 /// Two numbers of one socket of the kernel's.
 bool are_same(int one, int other) {
-  struct stat first{}, second{};
+  struct stat first {
+  }, second{};
   return ::fstat(one, &first) == 0 && ::fstat(other, &second) == 0 &&
          first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }

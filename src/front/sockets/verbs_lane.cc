@@ -25,6 +25,9 @@ constexpr std::uint32_t kSiwVendor = 0x626d74;
 /// Completions taken at once, and receives posted again at once.
 constexpr int kBatch = 32;
 constexpr std::size_t kPage = 4096;
+/// Where the device keeps long Writes until they are read, they do not touch the ring, and more of
+/// it costs nothing. Elsewhere it is pinned.
+constexpr std::uint32_t kBulkOctets = 1024 * 1024, kKeptBulkOctets = 2 * kBulkOctets;
 
 /// The wr_id of a receive, and of a transfer (memory_lane.cc); others hold a Tag.
 constexpr std::uint64_t kReceive = std::uint64_t{1} << 63;
@@ -67,10 +70,6 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(rdma_cm_id& id, const LaneS
   for (std::uint32_t i = 0; i < slots.size(); ++i) slots[i] = i;
   if (!lane->post_receives(slots.data(), slots.size())) return world("no receive could be posted");
   return lane;
-}
-
-std::uint32_t LaneSize::receive_octets_for_bulk() {
-  return weft_keep_writes != nullptr ? 2048 * 1024 : 1024 * 1024;
 }
 
 Result<void> VerbsLane::make_queues(const LaneSize& size) {
@@ -121,10 +120,14 @@ void VerbsLane::make_thread_domain() {
 }
 
 Result<void> VerbsLane::make_memory(const LaneSize& size) {
+  sums_ = weft_sum_sends != nullptr && weft_sum_sends(id_.qp);
+  const std::uint32_t receive_octets = size.receive_octets != 0 ? size.receive_octets
+                                       : sums_                  ? kKeptBulkOctets
+                                                                : kBulkOctets;
   const std::size_t targets =
       kTargetEntries * sizeof(Sge) + size.iomap_entries * sizeof(IomapEntry);
   const std::size_t messages = size.receive_entries * sizeof(std::uint32_t);
-  memory_octets_ = whole_pages(size.send_octets) + whole_pages(size.receive_octets) +
+  memory_octets_ = whole_pages(size.send_octets) + whole_pages(receive_octets) +
                    whole_pages(messages) + whole_pages(targets);
   memory_ =
       ::mmap(nullptr, memory_octets_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -139,26 +142,25 @@ Result<void> VerbsLane::make_memory(const LaneSize& size) {
     return part;
   };
   std::uint8_t* send = take(size.send_octets);
-  std::uint8_t* receive = take(size.receive_octets);
+  std::uint8_t* receive = take(receive_octets);
   messages_ = reinterpret_cast<std::uint32_t*>(take(messages));
   std::uint8_t* target = take(targets);
   constexpr int kPeerWrites = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   send_region_ = ibv_reg_mr(pd_, send, size.send_octets, 0);
-  receive_region_ = ibv_reg_mr(pd_, receive, size.receive_octets, kPeerWrites);
+  receive_region_ = ibv_reg_mr(pd_, receive, receive_octets, kPeerWrites);
   message_region_ = ibv_reg_mr(pd_, messages_, messages, IBV_ACCESS_LOCAL_WRITE);
   target_region_ = ibv_reg_mr(pd_, target, targets, kPeerWrites);
   if (send_region_ == nullptr || receive_region_ == nullptr || message_region_ == nullptr ||
       target_region_ == nullptr) {
     return world("the rings could not be registered");
   }
-  sums_ = weft_sum_sends != nullptr && weft_sum_sends(id_.qp);
-  if (weft_keep_writes != nullptr) weft_keep_writes(id_.qp, receive_region_, &kept_);
+  if (sums_) weft_keep_writes(id_.qp, receive_region_, &kept_);
   receive_entries_ = size.receive_entries;
   taken_.reserve(kBatch);
 
   StreamShape shape;
   shape.send_ring = {send, size.send_octets};
-  shape.receive_ring = {receive, size.receive_octets};
+  shape.receive_ring = {receive, receive_octets};
   shape.receive_key = receive_region_->rkey;
   shape.target_sgl = {reinterpret_cast<Sge*>(target), kTargetEntries};
   shape.target_key = target_region_->rkey;
@@ -316,9 +318,23 @@ void VerbsLane::fill(MutableOctets room, Cursor& from) {
   });
 }
 
+namespace {
+/// Whatever it takes to get memory that will be written to, it happens here.
+void touch(std::uint8_t* memory, std::size_t octets) {
+  for (std::size_t at = 0; at < octets; at += kPage) {
+    volatile std::uint8_t* octet = memory + at;
+    *octet = *octet;
+  }
+  volatile std::uint8_t* last = memory + octets - 1;
+  *last = *last;
+}
+}  // namespace
+
 void VerbsLane::read(Cursor& to, Octets from, bool peek) {
   to.visit(from.size(), [&](std::uint8_t* part, std::size_t octets) {
     const bool kept = kept_.load(std::memory_order_acquire) != 0;
+    // The device does nothing else while it copies: nobody that needs it is to bring a page then.
+    if (kept) touch(part, octets);
     if (!kept || !weft_read_written(id_.qp, part, from.data(), octets, peek)) {
       std::memcpy(part, from.data(), octets);
     }

@@ -23,15 +23,11 @@ namespace weft::sockets {
 /// other should last: it is several batches of the device.
 struct LaneSize {
   std::uint32_t send_octets = 512 * 1024;
-  std::uint32_t receive_octets = receive_octets_for_bulk();
+  std::uint32_t receive_octets = 0;  ///< 0: as many as are good for bulk
   std::uint16_t send_entries = 384;
   std::uint16_t receive_entries = 384;
   std::uint32_t iomap_entries = 0;
   std::uint16_t operations = IWARP_OPERATIONS_DEFAULT;  ///< open at once, beside the stream's work
-
-  /// Where the device keeps long Writes until they are read, they do not touch the ring, and more
-  /// of it costs nothing. Elsewhere it is pinned.
-  static std::uint32_t receive_octets_for_bulk();
 };
 
 /// The bit of a wr_id that says it is a transfer's; a receive's may have it too.

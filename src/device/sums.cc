@@ -1,3 +1,4 @@
+// Copying with a sum for each segment, and finding it again.
 #include "device/sums.h"
 
 #include <algorithm>

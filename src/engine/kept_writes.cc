@@ -1,3 +1,4 @@
+// Pieces of a region that are not there yet: told apart by where they belong.
 #include "engine/kept_writes.h"
 
 #include <algorithm>

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <new>
 
-#include "front/libibverbs/stream_rings.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_signals.h"
 #include "front/sockets/our_verbs.h"
@@ -44,10 +43,14 @@ unsigned told_of(Tag tag) {
   return tag.requests != 0 ? IBV_SEND_SIGNALED : 0;
 }
 
-const auto weft_sum_sends = of_our_verbs<decltype(&::weft_sum_sends)>("weft_sum_sends");
-const auto weft_copy_summed = of_our_verbs<decltype(&::weft_copy_summed)>("weft_copy_summed");
-const auto weft_keep_writes = of_our_verbs<decltype(&::weft_keep_writes)>("weft_keep_writes");
-const auto weft_read_written = of_our_verbs<decltype(&::weft_read_written)>("weft_read_written");
+// A stream's rings, as front/libibverbs/stream_rings.h says.
+const auto weft_sum_sends = of_our_verbs<bool (*)(ibv_qp*)>("weft_sum_sends");
+const auto weft_copy_summed =
+    of_our_verbs<void (*)(ibv_qp*, void*, const void*, std::size_t)>("weft_copy_summed");
+const auto weft_keep_writes =
+    of_our_verbs<bool (*)(ibv_qp*, ibv_mr*, std::atomic<std::uint32_t>*)>("weft_keep_writes");
+const auto weft_read_written =
+    of_our_verbs<bool (*)(ibv_qp*, void*, const void*, std::size_t, bool)>("weft_read_written");
 const auto weft_hand_events =
     of_our_verbs<bool (*)(ibv_comp_channel*, bool (*)(void*), void*)>("weft_hand_events");
 
@@ -321,12 +324,12 @@ void VerbsLane::fill(MutableOctets room, Cursor& from) {
 namespace {
 /// Whatever it takes to get memory that will be written to, it happens here.
 void touch(std::uint8_t* memory, std::size_t octets) {
-  for (std::size_t at = 0; at < octets; at += kPage) {
-    volatile std::uint8_t* octet = memory + at;
-    *octet = *octet;
-  }
-  volatile std::uint8_t* last = memory + octets - 1;
-  *last = *last;
+  const auto touch_one = [](std::uint8_t& one) {
+    const std::atomic_ref octet(one);
+    octet.store(octet.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  };
+  for (std::size_t at = 0; at < octets; at += kPage) touch_one(memory[at]);
+  touch_one(memory[octets - 1]);
 }
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/rights.h"
 
 namespace weft::sockets {
 namespace {
@@ -39,14 +40,8 @@ Address address_of(std::uint64_t maker) {
   return address;
 }
 
-/// What goes with a question.
-struct Descriptors {
-  int near = -1, answer = -1;
-};
-union Room {
-  char octets[CMSG_SPACE(sizeof(Descriptors))];
-  cmsghdr align;
-};
+/// What goes with a question: the descriptor, and where to answer.
+using QuestionRights = Rights<2>;
 
 struct Owned {
   int fd = -1;
@@ -56,26 +51,14 @@ struct Owned {
   }
 };
 
-bool send_question(int through, std::uint64_t maker, const Descriptors& both) {
+bool send_question(int through, std::uint64_t maker, int near, int answer) {
   Address to = address_of(maker);
-  char octet = 0;
-  iovec part{&octet, 1};
-  Room room{};
-  msghdr message{};
-  message.msg_name = &to.un;
-  message.msg_namelen = to.octets;
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = room.octets;
-  message.msg_controllen = sizeof room.octets;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof both);
-  std::memcpy(CMSG_DATA(header), &both, sizeof both);
+  QuestionRights rights({near, answer});
+  rights.message.msg_name = &to.un;
+  rights.message.msg_namelen = to.octets;
   ssize_t sent = -1;
   do {
-    sent = kernel::sendmsg(through, &message, MSG_NOSIGNAL);
+    sent = kernel::sendmsg(through, &rights.message, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   return sent == 1;
 }
@@ -93,23 +76,11 @@ Result<int> open_questions(std::uint64_t maker) {
 }
 
 std::optional<Question> Question::take(int questions) {
-  char octet = 0;
-  iovec part{&octet, 1};
-  Room room{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = room.octets;
-  message.msg_controllen = sizeof room.octets;
-  if (kernel::recvmsg(questions, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) return {};
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  QuestionRights rights;
+  if (kernel::recvmsg(questions, &rights.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) return {};
   // Anybody may send here, and anything.
-  Descriptors both;
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len <= CMSG_LEN(sizeof both)) {
-    std::memcpy(&both, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-  }
-  return Question(both.near, both.answer);
+  const auto [near, answer] = rights.descriptors();
+  return Question(near, answer);
 }
 
 Question::~Question() {
@@ -131,7 +102,7 @@ std::optional<Answer> ask(int near) {
     if (through.fd < 0 || kernel::socketpair(SOCK_STREAM | SOCK_CLOEXEC, ends) != 0) return {};
     mine.fd = ends[0];
     its.fd = ends[1];
-    if (!send_question(through.fd, end->maker, {near, its.fd})) return {};
+    if (!send_question(through.fd, end->maker, near, its.fd)) return {};
   }
   its.close();  // once the maker's copy is closed too, nothing comes any more
   pollfd fd{mine.fd, POLLIN, 0};

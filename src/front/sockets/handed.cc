@@ -13,6 +13,7 @@
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
+#include "front/sockets/rights.h"
 
 namespace weft::sockets {
 namespace {
@@ -68,12 +69,6 @@ sockaddr_storage read(const Written& from) {
   return to;
 }
 
-/// Room for one descriptor beside a message.
-union Room {
-  char octets[CMSG_SPACE(sizeof(int))];
-  cmsghdr align;
-};
-
 }  // namespace
 
 void write_names(int far, const End& end, const Names& names) {
@@ -117,43 +112,20 @@ std::optional<End> read_end(int near) {
 }
 
 int hand(int far, int near) {
-  char octet = 0;
-  iovec part{&octet, 1};
-  Room room{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = room.octets;
-  message.msg_controllen = sizeof room.octets;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof near);
-  std::memcpy(CMSG_DATA(header), &near, sizeof near);
-  return kernel::sendmsg(far, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ? 0 : errno;
+  const Rights<1> rights({near});
+  return kernel::sendmsg(far, &rights.message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ? 0 : errno;
 }
 
 int take_handed(int listener, bool cloexec) {
   for (;;) {
-    char octet = 0;
-    iovec part{&octet, 1};
-    Room room{};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = room.octets;
-    message.msg_controllen = sizeof room.octets;
-    const ssize_t got = kernel::recvmsg(listener, &message, cloexec ? MSG_CMSG_CLOEXEC : 0);
+    Rights<1> rights;
+    const ssize_t got = kernel::recvmsg(listener, &rights.message, cloexec ? MSG_CMSG_CLOEXEC : 0);
     if (got < 0) return -1;
     if (got == 0) return errno = EINVAL, -1;  // its maker has gone
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
     // A descriptor that this process has no room for is dropped by the kernel.
-    if ((message.msg_flags & MSG_CTRUNC) != 0) return errno = EMFILE, -1;
+    if ((rights.message.msg_flags & MSG_CTRUNC) != 0) return errno = EMFILE, -1;
     // An octet alone only showed that a connection waits.
-    if (header == nullptr || header->cmsg_type != SCM_RIGHTS) continue;
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    return fd;
+    if (const int fd = rights.descriptors()[0]; fd >= 0) return fd;
   }
 }
 

@@ -1,7 +1,7 @@
 // What the core asks of whoever runs it: moving octets, CRCs, work requests in, completions out.
 //
 // The core decides *where* octets go; the host moves them. It is a port and not a queue of outputs
-// because no pointer into arrived octets may outlive the call that brought them.
+// because no pointer of the core's into arrived octets may outlive the call that brought them.
 #pragma once
 
 #include <cstdint>

@@ -24,6 +24,7 @@ namespace weft::device {
 /// Names of things inside the device; 0 is never valid.
 using PDNumber = std::uint32_t;
 using CQNumber = std::uint32_t;
+inline constexpr CQNumber kNoCQ = 0;
 using SRQNumber = std::uint32_t;
 using QPNumber = std::uint32_t;          ///< 24 bits
 using ConnectionNumber = std::uint64_t;  ///< never reused: a stale one is refused (EINVAL)
@@ -327,9 +328,9 @@ class Device {
   virtual Result<void> arm_cq(CQNumber, bool solicited_only) = 0;
 
   // Progress.
-  /// Called by a consumer that found its CQ empty: runs the protocol in this thread if nobody else
-  /// is at it. Never blocks.
-  virtual void poll() = 0;
+  /// Called by a consumer that found this CQ empty: runs the protocol in this thread if nobody else
+  /// is at it, mostly for the streams that complete there. kNoCQ: for all alike. Never blocks.
+  virtual void poll(CQNumber empty) = 0;
   /// Engine inline: readable when progress() has something to do, else -1 (a thread does it).
   virtual int progress_fd() const = 0;
   /// Engine inline: does what is due; called by blocking calls between waits. `timeout_ms()` bounds

@@ -19,6 +19,11 @@ class Brisk {
   }
   /// May one be? `now` may be earlier than it is.
   bool any(Instant now) const { return latest_[0].until > now || latest_[1].until > now; }
+  bool is(const void* connection, Instant now) const {
+    return std::any_of(latest_.begin(), latest_.end(), [&](const Entry& entry) {
+      return entry.connection == connection && entry.until > now;
+    });
+  }
   /// Is there another one than this?
   bool other_than(const void* connection, Instant now) const {
     return std::any_of(latest_.begin(), latest_.end(), [&](const Entry& entry) {

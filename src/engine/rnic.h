@@ -96,7 +96,7 @@ class Rnic final : public device::Device,
   void ring_shared_receive(device::SRQNumber) override;
   Result<void> arm_cq(device::CQNumber, bool solicited_only) override;
 
-  void poll() override;
+  void poll(device::CQNumber empty) override;
   int progress_fd() const override;
   void progress() override;
   int timeout_ms() override;
@@ -205,7 +205,8 @@ class Rnic final : public device::Device,
   void serve_shared();
   void serve(QueuePair&);
   void serve_now(QueuePair&);
-  void poll_directly();
+  void poll_directly(device::CQNumber empty);
+  bool completes_elsewhere(Connection&, device::CQNumber) const;
   void note_empty_poll();
   void note_consumer();
   void note_arming();

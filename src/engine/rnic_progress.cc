@@ -20,6 +20,9 @@ namespace {
 constexpr std::size_t kDirectStreamsMax = 2;
 /// Every so many direct polls the poller is asked too: listeners, handshakes, other streams.
 constexpr std::uint32_t kPollerEvery = 64;
+/// Every so many, streams that do not complete in the CQ that is polled.
+constexpr std::uint32_t kOthersEvery = 8;
+static_assert(kPollerEvery % kOthersEvery == 0);
 /// So many that are ready at once are worth looking ahead among.
 constexpr std::size_t kManyReady = 8;
 constexpr int kAcceptsPerTurn = 64;
@@ -166,14 +169,14 @@ void Rnic::ring_receive(device::QPNumber number) {
   Entry::try_enter(*this, [](Rnic&) {});
 }
 
-void Rnic::poll() {
-  const bool entered = Entry::try_enter(*this, [](Rnic& rnic) {
+void Rnic::poll(device::CQNumber empty) {
+  const bool entered = Entry::try_enter(*this, [empty](Rnic& rnic) {
     // Counted only when this thread really was the RNIC: who finds the progress thread at work and
     // comes again at once does not make it stand back.
     rnic.note_empty_poll();
     rnic.note_consumer();
     if (rnic.any_rung()) rnic.serve_rung();  // before the look at what came: a peer may wait for it
-    rnic.poll_directly();
+    rnic.poll_directly(empty);
   });
   // Whoever holds the lock may be waiting for this very processor.
   if (!entered) ::sched_yield();
@@ -193,14 +196,26 @@ void Rnic::note_arming() {
   if (sleep_habit_.note_arming()) nap_.interrupt();
 }
 
-void Rnic::poll_directly() {
+/// Who polls one CQ waits for its streams. Another one's, unless it is brisk, brings nothing now,
+/// or much, and either can wait a few polls.
+bool Rnic::completes_elsewhere(Connection& c, device::CQNumber empty) const {
+  QueuePair* qp = c.qp();
+  return qp != nullptr && qp->send_cq().number() != empty && qp->receive_cq().number() != empty &&
+         !brisk_.is(&c, now_);
+}
+
+void Rnic::poll_directly(device::CQNumber empty) {
   const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
   if (direct) {
     // Who waits for small messages is not kept waiting by another one's turn.
     if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
     // The clock is read when something arrives (Connection::receive_once): most polls find nothing.
+    const bool all =
+        streaming_.size() == 1 || empty == device::kNoCQ || poll_turn_ % kOthersEvery == 0;
     // By index: serving one may end it and change the list.
-    for (std::size_t i = 0; i < streaming_.size(); ++i) streaming_[i]->handle_polled();
+    for (std::size_t i = 0; i < streaming_.size(); ++i) {
+      if (all || !completes_elsewhere(*streaming_[i], empty)) streaming_[i]->handle_polled();
+    }
     return;
   }
   tick();

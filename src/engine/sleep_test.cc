@@ -157,7 +157,7 @@ TEST_F(SleepTest, WhoComesLaterTakesThePlace) {
 TEST_F(SleepTest, WhoPollsBesideASleeperLeavesItItsWakeUp) {
   std::atomic<bool> over{false};
   std::thread poller([&] {
-    while (!over) rnic().poll();
+    while (!over) rnic().poll(device::kNoCQ);
   });
   for (int round = 0; round < 200; ++round) {
     Queue queue;

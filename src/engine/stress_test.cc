@@ -68,11 +68,11 @@ class Node final : public device::Events {
       default:
         if (auto* end = pick()) post(*end);
     }
-    if (random_() % 4 == 0) rnic_.poll();
+    if (random_() % 4 == 0) rnic_.poll(device::kNoCQ);
   }
   /// Any thread.
   void look_in() {
-    rnic_.poll();
+    rnic_.poll(device::kNoCQ);
     if (rnic_.progress_fd() >= 0) rnic_.progress();
   }
   void finish() {

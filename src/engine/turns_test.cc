@@ -42,6 +42,9 @@ TEST(BriskTest, TwoMindEachOtherHoweverOftenEachIsNoted) {
 TEST(BriskTest, ItPassesSoon) {
   Brisk brisk;
   brisk.note(&connections[0], kStart);
+  EXPECT_TRUE(brisk.is(&connections[0], kStart + std::chrono::milliseconds(1)));
+  EXPECT_FALSE(brisk.is(&connections[0], kStart + std::chrono::milliseconds(5)));
+  EXPECT_FALSE(brisk.is(&connections[1], kStart));
   EXPECT_TRUE(brisk.other_than(&connections[1], kStart + std::chrono::milliseconds(1)));
   EXPECT_FALSE(brisk.other_than(&connections[1], kStart + std::chrono::milliseconds(5)));
 }
@@ -117,6 +120,39 @@ TEST_P(TurnTest, WhoIsToldOfWritesMayReadThemBeforeMoreCome) {
       return told == kWrites;
     }));
   }
+}
+
+/// Each poll asks the streams that complete in its CQ, and the others' now and then.
+TEST_P(TurnTest, APollOfOneCQServesTheOthersSeldomButSurely) {
+  start();
+  listen();
+  QPHandle here[2], there[2];
+  device::CQFace cqs[2];
+  for (int i = 0; i < 2; ++i) {
+    cqs[i] = client->cq = *client->rnic.create_cq(16, 0);
+    here[i] = client->make_qp();
+    there[i] = server->make_qp();
+    establish(here[i], there[i]);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  constexpr int kRounds = 16, kSeldom = 8;
+  for (int i = 0; i < kRounds; ++i) client->post_receive(here[1], 1, nullptr, 0, 0);
+  const auto polls_until_told = [&](device::CQNumber polled) {
+    server->post_send(there[1], {});
+    EXPECT_TRUE(server->wait_completion().has_value());
+    device::Ring& told = cqs[1].completions;
+    int polls = 0;
+    for (; told.empty() && polls < 2 * kSeldom; ++polls) client->rnic.poll(polled);
+    EXPECT_FALSE(told.empty());
+    told.release(told.consumed_own() + 1);
+    return polls;
+  };
+  EXPECT_EQ(polls_until_told(cqs[1].number), 1);
+  int most = 0;
+  for (int i = 0; i < kSeldom / 2; ++i) most = std::max(most, polls_until_told(cqs[0].number));
+  EXPECT_GT(most, 1);
+  EXPECT_LE(most, kSeldom);
+  EXPECT_EQ(polls_until_told(device::kNoCQ), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, TurnTest, ::testing::Values(Placement::Inline));

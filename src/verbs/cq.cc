@@ -63,7 +63,7 @@ const device::CompletionEntry* CQ::begin_walk() {
       note_empty_poll();
       return nullptr;
     }
-    device_->poll();
+    device_->poll(number_);
   }
 }
 

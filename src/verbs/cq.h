@@ -39,7 +39,7 @@ class CQ {
   std::uint32_t poll(std::uint32_t max, Handle&& handle) {
     if (max == 0) return 0;
     if (const std::uint32_t count = drain(max, handle); count != 0) return count;
-    device_->poll();
+    device_->poll(number_);
     const std::uint32_t count = drain(max, handle);
     if (count == 0) note_empty_poll();
     return count;

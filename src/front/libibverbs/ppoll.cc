@@ -74,7 +74,7 @@ WEFT_EXPORT int weft_ppoll(pollfd* fds, nfds_t count, const timespec* wait, cons
 
 WEFT_EXPORT void weft_look() {
   weft::device::Device* device = weft::verbs::ProcessRuntime::instance().started_device();
-  if (device != nullptr) device->poll();
+  if (device != nullptr) device->poll(weft::device::kNoCQ);
 }
 
 WEFT_EXPORT void weft_exits() {

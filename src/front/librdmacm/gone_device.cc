@@ -69,7 +69,7 @@ class GoneDevice final : public device::Device {
   void ring_receive(device::QPNumber) override {}
   void ring_shared_receive(device::SRQNumber) override {}
   Result<void> arm_cq(device::CQNumber, bool) override { return gone(); }
-  void poll() override {}
+  void poll(device::CQNumber) override {}
   int progress_fd() const override { return -1; }
   void progress() override {}
   int timeout_ms() override { return -1; }

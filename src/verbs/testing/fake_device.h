@@ -277,7 +277,7 @@ class FakeDevice final : public device::Device {
     return {};
   }
 
-  void poll() override {
+  void poll(device::CQNumber) override {
     enter("poll");
     if (on_poll) on_poll();
   }

@@ -101,7 +101,7 @@ class FakeDevice final : public device::Device {
   void ring_receive(device::QPNumber) override {}
   void ring_shared_receive(device::SRQNumber) override {}
   Result<void> arm_cq(device::CQNumber, bool) override { return unused(); }
-  void poll() override {}
+  void poll(device::CQNumber) override {}
 
  private:
   struct Listener {

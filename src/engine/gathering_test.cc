@@ -138,6 +138,20 @@ TEST_P(GatheringPairTest, WhoDidNotCallAgainIsNotWaitedForAgain) {
 }
 
 /// Who armed a CQ may sleep next.
+/// Who came in every turn for long is looked after seldom; what it then leaves lying still goes.
+TEST_P(GatheringPairTest, WhatWaitsLeavesAlsoBehindALongStream) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (std::chrono::steady_clock::now() < end) {
+    waits(kAmongOthers);
+    ASSERT_TRUE(client->wait_completion().has_value());
+    ASSERT_NO_FATAL_FAILURE(expect_arrivals(1));
+    server->post_receive(server_qp, 0, nullptr, 0, 0);
+    for (int i = 0; i < 10; ++i) client->rnic.poll(client->cq.number);
+  }
+  waits(kAmongOthers);
+  expect_arrivals(1);
+}
+
 TEST_P(GatheringPairTest, NothingWaitsWhileACQIsArmed) {
   ASSERT_TRUE(client->rnic.arm_cq(client->cq.number, false).ok());
   EXPECT_FALSE(waits(kAmongOthers));

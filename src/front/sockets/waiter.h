@@ -23,11 +23,10 @@ inline constexpr time_t kForEverS = 1'000'000'000;
 inline bool is_time(const timespec& wait) {
   return wait.tv_sec >= 0 && wait.tv_nsec >= 0 && wait.tv_nsec < 1'000'000'000;
 }
-/// From now on. Null: for ever.
-inline Deadline deadline_after(const timespec* wait) {
+/// Null: for ever.
+inline Deadline deadline_after(const timespec* wait, Clock::time_point now = Clock::now()) {
   if (wait == nullptr || wait->tv_sec >= kForEverS) return {};
-  return Clock::now() + std::chrono::seconds(wait->tv_sec) +
-         std::chrono::nanoseconds(wait->tv_nsec);
+  return now + std::chrono::seconds(wait->tv_sec) + std::chrono::nanoseconds(wait->tv_nsec);
 }
 
 /// The calling thread's descriptor that wakes it, made when first asked for; in a forked child, a

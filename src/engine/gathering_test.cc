@@ -137,21 +137,32 @@ TEST_P(GatheringPairTest, WhoDidNotCallAgainIsNotWaitedForAgain) {
   }));
 }
 
-/// Who armed a CQ may sleep next.
 /// Who came in every turn for long is looked after seldom; what it then leaves lying still goes.
 TEST_P(GatheringPairTest, WhatWaitsLeavesAlsoBehindALongStream) {
+  if (!gathers()) GTEST_SKIP() << "nothing waits in engine inline";
+  const auto post_one = [&] {
+    server->post_receive(server_qp, 0, nullptr, 0, 0);
+    return waits(kAmongOthers);
+  };
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
   while (std::chrono::steady_clock::now() < end) {
-    waits(kAmongOthers);
+    post_one();
     ASSERT_TRUE(client->wait_completion().has_value());
     ASSERT_NO_FATAL_FAILURE(expect_arrivals(1));
-    server->post_receive(server_qp, 0, nullptr, 0, 0);
     for (int i = 0; i < 10; ++i) client->rnic.poll(client->cq.number);
   }
-  waits(kAmongOthers);
-  expect_arrivals(1);
+  // Where the thread came by for another reason, posts do not wait for a while.
+  EXPECT_TRUE(client->wait_until([&] {
+    const bool waited = post_one();
+    expect_arrivals(1);
+    while (!client->cq.completions.empty()) {
+      client->cq.completions.release(client->cq.completions.consumed_own() + 1);
+    }
+    return waited || HasFatalFailure();
+  }));
 }
 
+/// Who armed a CQ may sleep next.
 TEST_P(GatheringPairTest, NothingWaitsWhileACQIsArmed) {
   ASSERT_TRUE(client->rnic.arm_cq(client->cq.number, false).ok());
   EXPECT_FALSE(waits(kAmongOthers));

@@ -16,6 +16,7 @@
 #include "engine/connection_index.h"
 #include "engine/guarded_mover.h"
 #include "engine/late_ends.h"
+#include "engine/others_turn.h"
 #include "engine/poller.h"
 #include "engine/poller_place.h"
 #include "engine/progress_lock.h"
@@ -123,6 +124,7 @@ class Rnic final : public device::Device,
   std::uint32_t polls_at_arming() const { return polls_at_arming_.load(std::memory_order_relaxed); }
   /// In which the progress thread stands back.
   Nap& nap() { return nap_; }
+  OthersTurn& others_turn() { return others_turn_; }
   /// How often consumers were in here at all, posting or polling.
   std::uint32_t consumer_entries() const {
     return consumer_entries_.load(std::memory_order_relaxed);
@@ -295,6 +297,7 @@ class Rnic final : public device::Device,
   static constexpr std::int64_t kNoDeadline = INT64_MAX;
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;
+  OthersTurn others_turn_;
   class ThreadHolder;
   std::unique_ptr<ThreadHolder> thread_;
 };

@@ -20,9 +20,6 @@ namespace {
 constexpr std::size_t kDirectStreamsMax = 2;
 /// Every so many direct polls the poller is asked too: listeners, handshakes, other streams.
 constexpr std::uint32_t kPollerEvery = 64;
-/// Every so many, streams that do not complete in the CQ that is polled.
-constexpr std::uint32_t kOthersEvery = 8;
-static_assert(kPollerEvery % kOthersEvery == 0);
 /// So many that are ready at once are worth looking ahead among.
 constexpr std::size_t kManyReady = 8;
 constexpr int kAcceptsPerTurn = 64;
@@ -178,8 +175,10 @@ void Rnic::poll(device::CQNumber empty) {
     if (rnic.any_rung()) rnic.serve_rung();  // before the look at what came: a peer may wait for it
     rnic.poll_directly(empty);
   });
-  // Whoever holds the lock may be waiting for this very processor.
-  if (!entered) ::sched_yield();
+  if (entered) return;
+  // Whoever holds the lock polls, perhaps, another CQ, or may be waiting for this very processor.
+  others_turn_.ask();
+  ::sched_yield();
 }
 
 // Neither is a read-modify-write: a few that get lost among many threads do not matter.
@@ -196,8 +195,8 @@ void Rnic::note_arming() {
   if (sleep_habit_.note_arming()) nap_.interrupt();
 }
 
-/// Who polls one CQ waits for its streams. Another one's, unless it is brisk, brings nothing now,
-/// or much, and either can wait a few polls.
+/// Who polls one CQ waits for its streams. Another one's can wait a few polls (OthersTurn), unless
+/// it is brisk.
 bool Rnic::completes_elsewhere(Connection& c, device::CQNumber empty) const {
   QueuePair* qp = c.qp();
   return qp != nullptr && qp->send_cq().number() != empty && qp->receive_cq().number() != empty &&
@@ -210,8 +209,8 @@ void Rnic::poll_directly(device::CQNumber empty) {
     // Who waits for small messages is not kept waiting by another one's turn.
     if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
     // The clock is read when something arrives (Connection::receive_once): most polls find nothing.
-    const bool all =
-        streaming_.size() == 1 || empty == device::kNoCQ || poll_turn_ % kOthersEvery == 0;
+    const bool all = streaming_.size() == 1 || empty == device::kNoCQ ||
+                     settings_.engine == Placement::Inline || others_turn_.come();
     // By index: serving one may end it and change the list.
     for (std::size_t i = 0; i < streaming_.size(); ++i) {
       if (all || !completes_elsewhere(*streaming_[i], empty)) streaming_[i]->handle_polled();

@@ -68,7 +68,7 @@ class Node final : public device::Events {
       default:
         if (auto* end = pick()) post(*end);
     }
-    if (random_() % 4 == 0) rnic_.poll(device::kNoCQ);
+    if (random_() % 4 == 0) rnic_.poll(random_() % 8);  // a CQ of its own, or another number
   }
   /// Any thread.
   void look_in() {

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "engine/brisk.h"
+#include "engine/others_turn.h"
 #include "engine/sleep_habit.h"
 #include "engine/testing/side.h"
 #include "engine/thread/nap.h"
+#include "engine/thread/pause.h"
 
 namespace weft::engine {
 namespace {
@@ -122,40 +124,93 @@ TEST_P(TurnTest, WhoIsToldOfWritesMayReadThemBeforeMoreCome) {
   }
 }
 
-/// Each poll asks the streams that complete in its CQ, and the others' now and then.
-TEST_P(TurnTest, APollOfOneCQServesTheOthersSeldomButSurely) {
+INSTANTIATE_TEST_SUITE_P(Placements, TurnTest, ::testing::Values(Placement::Inline));
+
+class OtherCQTest : public testing::PairTest {};
+
+/// The client looks at another CQ alone.
+TEST_P(OtherCQTest, APollOfOneCQServesTheOthersToo) {
   start();
   listen();
   QPHandle here[2], there[2];
   device::CQFace cqs[2];
   for (int i = 0; i < 2; ++i) {
-    cqs[i] = client->cq = *client->rnic.create_cq(16, 0);
+    cqs[i] = client->cq = *client->rnic.create_cq(64, 0);
     here[i] = client->make_qp();
     there[i] = server->make_qp();
     establish(here[i], there[i]);
     ASSERT_FALSE(HasFatalFailure());
   }
-  constexpr int kRounds = 16, kSeldom = 8;
-  for (int i = 0; i < kRounds; ++i) client->post_receive(here[1], 1, nullptr, 0, 0);
-  const auto polls_until_told = [&](device::CQNumber polled) {
+  for (int i = 0; i < 32; ++i) {
+    client->post_receive(here[1], 1, nullptr, 0, 0);
     server->post_send(there[1], {});
-    EXPECT_TRUE(server->wait_completion().has_value());
     device::Ring& told = cqs[1].completions;
-    int polls = 0;
-    for (; told.empty() && polls < 2 * kSeldom; ++polls) client->rnic.poll(polled);
-    EXPECT_FALSE(told.empty());
+    EXPECT_TRUE(client->wait_until([&] {
+      server->progress();
+      client->rnic.poll(cqs[0].number);
+      return !told.empty();
+    }));
     told.release(told.consumed_own() + 1);
-    return polls;
-  };
-  EXPECT_EQ(polls_until_told(cqs[1].number), 1);
-  int most = 0;
-  for (int i = 0; i < kSeldom / 2; ++i) most = std::max(most, polls_until_told(cqs[0].number));
-  EXPECT_GT(most, 1);
-  EXPECT_LE(most, kSeldom);
-  EXPECT_EQ(polls_until_told(device::kNoCQ), 1);
+    ASSERT_TRUE(server->wait_completion().has_value());
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Placements, TurnTest, ::testing::Values(Placement::Inline));
+INSTANTIATE_TEST_SUITE_P(Placements, OtherCQTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread));
+
+TEST(OthersTurnTest, ItComesEveryEighthTime) {
+  OthersTurn turn;
+  for (std::uint32_t i = 1; i <= 3 * OthersTurn::kEvery; ++i) {
+    EXPECT_EQ(turn.come(), i % OthersTurn::kEvery == 0);
+  }
+}
+
+TEST(OthersTurnTest, ItComesOnceMoreWhenAsked) {
+  OthersTurn turn;
+  EXPECT_FALSE(turn.come());
+  turn.ask();
+  EXPECT_TRUE(turn.come());
+  EXPECT_FALSE(turn.come());
+}
+
+/// The pause behind so many in which the program came.
+int pause_after(int count, bool watched, bool posted) {
+  Pause pause;
+  for (int i = 0; i < count; ++i) pause.go_on(watched, posted);
+  return pause.us();
+}
+
+TEST(PauseTest, ItGrowsToAMillisecondForWhoPolls) {
+  EXPECT_EQ(pause_after(0, false, false), 100);
+  EXPECT_EQ(pause_after(1, false, false), 200);
+  EXPECT_EQ(pause_after(100, false, false), 1000);
+}
+
+TEST(PauseTest, WhoLeavesNoFurtherPostsIsTrustedForLess) {
+  EXPECT_EQ(pause_after(100, true, false), 400);
+}
+
+TEST(PauseTest, WhoLeavesPostsInTurnAfterTurnIsTrustedForMore) {
+  EXPECT_LT(pause_after(10, true, true), 1000);
+  EXPECT_EQ(pause_after(100, true, true), 2000);
+}
+
+TEST(PauseTest, TrustIsNotInheritedFromPolling) {
+  Pause pause;
+  for (int i = 0; i < 10; ++i) pause.go_on(false, false);
+  pause.go_on(true, true);
+  EXPECT_EQ(pause.us(), 400);
+}
+
+TEST(PauseTest, TrustEndsWithThePosts) {
+  Pause pause;
+  for (int i = 0; i < 100; ++i) pause.go_on(true, true);
+  pause.go_on(true, false);
+  EXPECT_EQ(pause.us(), 400);
+  for (int i = 0; i < 100; ++i) pause.go_on(true, true);
+  pause.go_on(false, false);
+  EXPECT_EQ(pause.us(), 1000);
+}
 
 TEST(SleepHabitTest, WhoNeverSleptHereSleepsElsewhere) {
   SleepHabit habit;

@@ -87,7 +87,6 @@ Result<void> CQ::resize(std::uint32_t depth) {
   std::lock_guard guard(consumer_);
   auto face = device_->resize_cq(number_, depth, place->memory());
   if (!face) return face.error();
-  number_ = face->number;
   ring_ = face->completions;
   std::swap(place_, *place);  // the old one is given back behind the lock
   return {};

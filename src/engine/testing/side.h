@@ -137,7 +137,7 @@ class Side final : public device::Events {
   std::optional<device::CompletionEntry> wait_completion() {
     std::optional<device::CompletionEntry> found;
     wait_until([&] {
-      if (cq.completions.empty()) rnic.poll(device::kNoCQ);
+      if (cq.completions.empty()) rnic.poll(cq.number);
       if (cq.completions.empty()) return false;
       const std::uint32_t index = cq.completions.consumed_own();
       found = *static_cast<device::CompletionEntry*>(cq.completions.entry(index));

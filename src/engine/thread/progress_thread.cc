@@ -12,6 +12,7 @@
 #include <array>
 
 #include "engine/rnic.h"
+#include "engine/thread/pause.h"
 
 namespace weft::engine {
 
@@ -23,13 +24,7 @@ constexpr std::uint32_t kLoopPolls = 4;
 /// As do this many calls of whatever kind. While we do the work, a program that is busy with what
 /// we bring never finds its CQ empty.
 constexpr std::uint32_t kLoopEntries = 16;
-constexpr int kStandBackUsMin = 100;
-constexpr int kStandBackUsMax = 1000;
-/// While posts gather a program that stops may have left one lying; who has posted for long, in
-/// every turn, is trusted longer. Each turn takes the program's processor for 10 us.
-constexpr int kStandBackUsWatched = 400;
-constexpr int kStandBackUsTrusted = 2000;
-constexpr int kTrustGrowth = 16;
+constexpr int kStandBackUs = 100;
 /// Posts that have waited this long, and none came behind them, wait in vain.
 constexpr Duration kForgottenAfter = std::chrono::microseconds(250);
 /// The shortest slice the scheduler grants.
@@ -51,16 +46,9 @@ Instant now() {
   return {std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
 }
 
-void pause(int us) {
+void sleep_for(int us) {
   const timespec time = {0, us * 1000L};
   nanosleep(&time, nullptr);
-}
-
-/// The pause behind one in which the program came.
-int next_pause(int us, bool watched) {
-  const int soon = watched ? kStandBackUsWatched : kStandBackUsMax;
-  if (!watched || us < soon) return std::min(us * 2, soon);
-  return std::min(us + us / kTrustGrowth, kStandBackUsTrusted);
 }
 
 /// Nothing arrived; streams only became writable.
@@ -137,7 +125,7 @@ void ProgressThread::run() {
       stand_back();
     } else if (only_room_to_send(ready) && rnic_.consumer_entries() != entries_seen_) {
       // A consumer that keeps the stream full comes back by itself, to post or to poll.
-      pause(kStandBackUsMin);
+      sleep_for(kStandBackUs);
       look();
       continue;
     }
@@ -178,20 +166,24 @@ bool ProgressThread::consumers_poll() const {
 }
 
 void ProgressThread::stand_back() {
-  int pause_us = kStandBackUsMin;
+  Pause pause;
   look();
+  std::uint32_t gathered = rnic_.gathered();
   while (!stop_.load(std::memory_order_acquire)) {
-    rnic_.nap().wait(pause_us);
+    rnic_.nap().wait(pause.us());
+    // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
+    rnic_.others_turn().ask();
     // One poll is enough to go on, even of a program that arms: one that had much to send or
     // receive takes long. And who answers a hundred requests between two polls posts faster than
     // one that waits at memory ever does.
     const bool slept = rnic_.nap().take_interruption();
-    const auto busily = kLoopEntries * static_cast<std::uint32_t>(pause_us / kStandBackUsMin);
+    const auto busily = kLoopEntries * static_cast<std::uint32_t>(pause.us() / kStandBackUs);
     const bool comes =
         rnic_.empty_polls() != polls_seen_ || rnic_.consumer_entries() - entries_seen_ >= busily;
     if ((slept || !comes) && !rnic_.place().wished()) return;
     look();
-    pause_us = next_pause(pause_us, rnic_.watched());
+    pause.go_on(rnic_.watched(), rnic_.gathered() != gathered);
+    gathered = rnic_.gathered();
   }
 }
 

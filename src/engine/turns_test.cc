@@ -173,43 +173,49 @@ TEST(OthersTurnTest, ItComesOnceMoreWhenAsked) {
   EXPECT_FALSE(turn.come());
 }
 
+constexpr std::uint32_t kOften = 1000;
+
 /// The pause behind so many in which the program came.
-int pause_after(int count, bool watched, bool posted) {
+int pause_after(int count, bool watched, std::uint32_t calls) {
   Pause pause;
-  for (int i = 0; i < count; ++i) pause.go_on(watched, posted);
+  for (int i = 0; i < count; ++i) pause.go_on(watched, calls);
   return pause.us();
 }
 
-TEST(PauseTest, ItGrowsToAMillisecondForWhoPolls) {
-  EXPECT_EQ(pause_after(0, false, false), 100);
-  EXPECT_EQ(pause_after(1, false, false), 200);
-  EXPECT_EQ(pause_after(100, false, false), 1000);
+TEST(PauseTest, ItGrowsToAMillisecondForWhoPollsNowAndThen) {
+  EXPECT_EQ(pause_after(0, false, 1), 100);
+  EXPECT_EQ(pause_after(1, false, 1), 200);
+  EXPECT_EQ(pause_after(100, false, 1), 1000);
 }
 
-TEST(PauseTest, WhoLeavesNoFurtherPostsIsTrustedForLess) {
-  EXPECT_EQ(pause_after(100, true, false), 400);
+TEST(PauseTest, WhilePostsWaitItGrowsLess) {
+  EXPECT_EQ(pause_after(100, true, 1), 400);
 }
 
-TEST(PauseTest, WhoLeavesPostsInTurnAfterTurnIsTrustedForMore) {
-  EXPECT_LT(pause_after(10, true, true), 1000);
-  EXPECT_EQ(pause_after(100, true, true), 2000);
+TEST(PauseTest, WhoComesOftenInTurnAfterTurnIsTrustedForMore) {
+  EXPECT_LT(pause_after(10, true, kOften), 1000);
+  EXPECT_EQ(pause_after(100, true, kOften), 2000);
+  EXPECT_LT(pause_after(10, false, kOften), 2000);
+  EXPECT_EQ(pause_after(100, false, kOften), 2000);
+}
+
+TEST(PauseTest, OftenIsOnceIn50Microseconds) {
+  EXPECT_EQ(pause_after(100, false, 40), 2000);
+  EXPECT_EQ(pause_after(100, false, 19), 1000);
 }
 
 TEST(PauseTest, TrustIsNotInheritedFromPolling) {
   Pause pause;
-  for (int i = 0; i < 10; ++i) pause.go_on(false, false);
-  pause.go_on(true, true);
+  for (int i = 0; i < 100; ++i) pause.go_on(false, kOften);
+  pause.go_on(true, kOften);
   EXPECT_EQ(pause.us(), 400);
 }
 
-TEST(PauseTest, TrustEndsWithThePosts) {
+TEST(PauseTest, TrustEndsWhenTheProgramComesSeldom) {
   Pause pause;
-  for (int i = 0; i < 100; ++i) pause.go_on(true, true);
-  pause.go_on(true, false);
+  for (int i = 0; i < 100; ++i) pause.go_on(true, kOften);
+  pause.go_on(true, 1);
   EXPECT_EQ(pause.us(), 400);
-  for (int i = 0; i < 100; ++i) pause.go_on(true, true);
-  pause.go_on(false, false);
-  EXPECT_EQ(pause.us(), 1000);
 }
 
 TEST(SleepHabitTest, WhoNeverSleptHereSleepsElsewhere) {

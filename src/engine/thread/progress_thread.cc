@@ -168,7 +168,6 @@ bool ProgressThread::consumers_poll() const {
 void ProgressThread::stand_back() {
   Pause pause;
   look();
-  std::uint32_t gathered = rnic_.gathered();
   while (!stop_.load(std::memory_order_acquire)) {
     rnic_.nap().wait(pause.us());
     // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
@@ -181,9 +180,8 @@ void ProgressThread::stand_back() {
     const bool comes =
         rnic_.empty_polls() != polls_seen_ || rnic_.consumer_entries() - entries_seen_ >= busily;
     if ((slept || !comes) && !rnic_.place().wished()) return;
+    pause.go_on(rnic_.watched(), rnic_.consumer_entries() - entries_seen_);
     look();
-    pause.go_on(rnic_.watched(), rnic_.gathered() != gathered);
-    gathered = rnic_.gathered();
   }
 }
 

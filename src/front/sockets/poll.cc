@@ -89,8 +89,7 @@ void begin_waits(PolledList& polled, PollfdList& waited, int wake_fd) {
   waited.push_back({wake_fd, POLLIN, 0});
 }
 
-/// poll, by who has just looked at the clock: for what is ready at once, that is a tenth of the
-/// call.
+/// poll, by who has just looked at the clock: what is ready at once needs no second look.
 int poll_at(Clock::time_point now, pollfd* fds, nfds_t count, const timespec* wait,
             const sigset_t* mask) {
   Room room_of_lists;

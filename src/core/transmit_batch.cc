@@ -1,6 +1,8 @@
 // The gather list under construction.
 #include "core/transmit_batch.h"
 
+#include <algorithm>
+
 namespace weft::core {
 
 TransmitBatch::TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max)
@@ -37,6 +39,12 @@ bool TransmitBatch::lend(const std::uint8_t* data, std::size_t n) {
   staged_ += n;
   octets_ += n;
   return true;
+}
+
+std::size_t TransmitBatch::room_for(std::size_t fpdu_octets) const {
+  if (full()) return 0;
+  const std::size_t begun = (octets_max_ - octets_ + fpdu_octets - 1) / fpdu_octets;
+  return std::min(begun, staging_room() / fpdu_octets);
 }
 
 TransmitBatch::Mark TransmitBatch::mark() const {

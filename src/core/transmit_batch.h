@@ -53,6 +53,8 @@ class TransmitBatch {
   std::size_t staging_room() const { return staging_.size() - staged_; }
   std::size_t piece_room() const { return pieces_.size() - piece_count_; }
   bool full() const { return octets_ >= octets_max_; }
+  /// How many FPDUs of so many octets, all of them in staging, can be begun before it is full.
+  std::size_t room_for(std::size_t fpdu_octets) const;
 
  private:
   MutableOctets staging_;

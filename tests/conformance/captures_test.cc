@@ -124,7 +124,7 @@ std::size_t count_fpdus(Octets stream, bool markers, bool crc, std::uint64_t see
         EXPECT_EQ(row.queue, header->qn) << row.name;
       }
     }
-    deframer.consume(fpdu);
+    deframer.consume(fpdu.stream_octets);
     stream = stream.subspan(fpdu.stream_octets);
     ++count;
   }

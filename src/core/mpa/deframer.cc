@@ -89,16 +89,21 @@ bool markers_agree(const OctetList& arrived, std::uint32_t position, std::size_t
   return true;
 }
 
+//= MPA-17
+// Of an FPDU in one run.
+bool crc_agrees(Mover& mover, Octets fpdu, const Summed& summed) {
+  const std::size_t covered = fpdu.size() - wire::kCRCOctets;
+  const Octets sum = fpdu.subspan(summed.octets, covered - summed.octets);
+  return load_crc(fpdu.data() + covered) == crc32c_finish(mover.crc_extend(summed.crc, sum));
+}
+
 bool crc_agrees(Mover& mover, const OctetList& arrived, std::size_t octets, const Summed& summed) {
   //= MPA-17
   // All that precedes the CRC field is covered, markers and PAD too. A marker that falls right
   // behind the field is not ours: `octets` ends before it.
+  const Octets front = arrived.parts.front();
+  if (front.size() >= octets) return crc_agrees(mover, front.first(octets), summed);
   std::size_t covered = octets - wire::kCRCOctets - summed.octets;
-  if (const Octets front = arrived.parts.front(); front.size() >= octets) {  // it is all there
-    const Octets sum = front.subspan(summed.octets, covered);
-    return load_crc(front.data() + octets - wire::kCRCOctets) ==
-           crc32c_finish(mover.crc_extend(summed.crc, sum));
-  }
   ListReader reader(arrived);
   reader.skip(summed.octets);
   std::uint32_t state = summed.crc;
@@ -204,8 +209,10 @@ std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const Octet
   return ArrivedFPDU{octets, UlpduCursor(arrived, position_, markers_, *ulpdu)};
 }
 
-void Deframer::consume(const ArrivedFPDU& fpdu) {
-  position_ += static_cast<std::uint32_t>(fpdu.stream_octets);
+bool Deframer::agrees(Octets fpdu) const {
+  //= MPA-28
+  if (failed_ || markers_) return false;
+  return !crc_ || crc_agrees(*mover_, fpdu, {});
 }
 
 std::size_t Deframer::stream_octets(std::size_t ulpdu_octets) const {

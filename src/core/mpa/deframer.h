@@ -90,8 +90,14 @@ class Deframer {
   /// moves by consume(). `summed`: of the FPDU at the front, if it is whole.
   std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> next(const OctetList& arrived,
                                                              const Summed& summed = {});
-  /// Passes an FPDU that next() returned.
-  void consume(const ArrivedFPDU&);
+  /// Passes an FPDU that next() returned, or that agrees().
+  void consume(std::size_t stream_octets) {
+    position_ += static_cast<std::uint32_t>(stream_octets);
+  }
+  /// An FPDU that is whole and begins at position(), in a stream without markers: has it the CRC
+  /// that it should have? False says only that next() has to judge it.
+  bool agrees(Octets fpdu) const;
+  bool has_markers() const { return markers_; }
   std::uint32_t position() const { return position_; }
 
  private:

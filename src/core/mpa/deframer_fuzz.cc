@@ -91,7 +91,7 @@ Outcome run(Octets stream, bool markers, bool crc, std::size_t step_max, std::ui
     }
     outcome.ulpdus.push_back(ulpdu);
     outcome.stream_octets.push_back(fpdu.stream_octets);
-    deframer.consume(fpdu);
+    deframer.consume(fpdu.stream_octets);
     begin += fpdu.stream_octets;
   }
 }
@@ -109,7 +109,7 @@ void correct_crcs(Bytes& stream, bool markers) {
     const std::size_t covered = fpdu->stream_octets - wire::kCRCOctets;
     store_crc(stream.data() + at + covered,
               crc32c_finish(crc32c_extend_portable(kCRC32CStart, part.first(covered))));
-    finder.consume(*fpdu);
+    finder.consume(fpdu->stream_octets);
     at += fpdu->stream_octets;
   }
 }

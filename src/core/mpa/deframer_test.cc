@@ -84,7 +84,7 @@ Outcome receive(Deframer& deframer, const Bytes& stream, std::size_t part_octets
     }
     const ArrivedFPDU& fpdu = *std::get_if<ArrivedFPDU>(&result);
     outcome.ulpdus.push_back(drain(fpdu.ulpdu, random));
-    deframer.consume(fpdu);
+    deframer.consume(fpdu.stream_octets);
     rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(fpdu.stream_octets));
   }
 }
@@ -369,7 +369,7 @@ TEST(Deframer, ReadsWhatTheFramerWritesInTrickles) {
         }
         const ArrivedFPDU& fpdu = *std::get_if<ArrivedFPDU>(&result);
         received.push_back(drain(fpdu.ulpdu, random));
-        deframer.consume(fpdu);
+        deframer.consume(fpdu.stream_octets);
         tail.erase(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(fpdu.stream_octets));
         wanted = 0;
       }

@@ -1,10 +1,12 @@
 // FPDUs into a batch: length, markers, PAD and CRC.
 #include "core/mpa/framer.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "wire/ddp.h"
 
 namespace weft::core {
 namespace {
@@ -145,9 +147,9 @@ Framed Framer::append(TransmitBatch& batch, Octets header, std::span<const Paylo
   const FPDU fpdu{header, payload, ulpdu, snapshot};
   //= MPA-09
   //= CON-04
-  const Framed framed = markers_         ? append_marked(batch, fpdu)
-                        : is_short(fpdu) ? append_short(batch, fpdu)
-                                         : append_plain(batch, fpdu);
+  const Framed framed = markers_                          ? append_marked(batch, fpdu)
+                        : is_short(ulpdu - header.size()) ? append_short(batch, fpdu)
+                                                          : append_plain(batch, fpdu);
   if (framed != Framed::Done) {
     batch.rollback(mark);
     return framed;
@@ -179,6 +181,50 @@ Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
   //= MPA-15
   sum.store(crc_place);
   return Framed::Done;
+}
+
+std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::uint8_t* payload,
+                               std::size_t octets, std::size_t count) {
+  constexpr std::size_t kNumberOctets = 8;
+  weft_assert(header.size() >= kNumberOctets && header.size() <= wire::kDDPHeaderOctetsMax);
+  if (markers_ || !is_short(octets)) return 0;
+  const std::size_t ulpdu = header.size() + octets;
+  const std::size_t size = wire::fpdu_octets(ulpdu);
+  const std::size_t head = wire::kUlpduLengthOctets + header.size();
+  const std::size_t same = head - kNumberOctets;
+  count = std::min(count, batch.room_for(size));
+  if (count == 0) return 0;
+  const TransmitBatch::Mark mark = batch.mark();
+  std::uint8_t* at = batch.reserve(count * size);
+  if (at == nullptr) return 0;
+
+  std::uint8_t first[wire::kUlpduLengthOctets + wire::kDDPHeaderOctetsMax];
+  store_be16(first, static_cast<std::uint16_t>(ulpdu));
+  std::memcpy(first + wire::kUlpduLengthOctets, header.data(), header.size());
+  std::uint64_t number = load_be64(first + same);
+  const std::uint32_t same_state =
+      crc_ ? mover_->crc_extend(kCRC32CStart, Octets(first, same)) : kCRC32CStart;
+  for (std::size_t i = 0; i < count; ++i, at += size, payload += octets) {
+    number += octets;
+    store_be64(first + same, number);
+    std::memcpy(at, first, head);
+    std::uint32_t state = same_state;
+    if (crc_) state = mover_->crc_extend(state, Octets(first + same, kNumberOctets));
+    if (!mover_->fetch(at + head, payload, octets, crc_ ? &state : nullptr)) {
+      batch.rollback(mark);
+      return 0;
+    }
+    std::uint8_t* cursor = at + head + octets;
+    std::uint8_t* const crc_place = at + size - wire::kCRCOctets;
+    if (cursor != crc_place) {
+      const std::size_t pad = static_cast<std::size_t>(crc_place - cursor);
+      std::memset(cursor, 0, pad);
+      if (crc_) state = mover_->crc_extend(state, Octets(cursor, pad));
+    }
+    store_crc(crc_place, crc_ ? crc32c_finish(state) : 0);
+  }
+  position_ += static_cast<std::uint32_t>(count * size);
+  return count;
 }
 
 Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
@@ -257,9 +303,8 @@ Framed Framer::append_marked(TransmitBatch& batch, const FPDU& fpdu) {
   return Framed::Done;
 }
 
-bool Framer::is_short(const FPDU& fpdu) const {
-  const std::size_t payload = fpdu.ulpdu_octets - fpdu.header.size();
-  return payload < kShortOctets && payload < copy_below_;
+bool Framer::is_short(std::size_t payload_octets) const {
+  return payload_octets < kShortOctets && payload_octets < copy_below_;
 }
 
 bool Framer::copies(const PayloadPiece& piece, bool snapshot) const {

@@ -43,6 +43,13 @@ class Framer {
   /// stream position and lets the CRC cover them.
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece> payload,
                 bool snapshot);
+  /// Appends FPDUs that go on where one with `header`, a DDP header alone, and `octets` octets of
+  /// payload ended: the number that the header ends with (TO; MO, in front of it MSN) goes up by
+  /// `octets` from one to the next. Their payload lies in registered memory from `payload` on.
+  /// Returns how many were appended: `count`, or as many as fit, or none where append() has to look
+  /// at each (long payload, markers, memory that is gone).
+  std::size_t append_run(TransmitBatch&, Octets header, const std::uint8_t* payload,
+                         std::size_t octets, std::size_t count);
   /// Stream position of the next octet (RFC 5044 §4.3), modulo 2^32.
   std::uint32_t position() const { return position_; }
 
@@ -58,7 +65,7 @@ class Framer {
   Framed append_short(TransmitBatch&, const FPDU&);
   Framed append_plain(TransmitBatch&, const FPDU&);
   Framed append_marked(TransmitBatch&, const FPDU&);
-  bool is_short(const FPDU&) const;
+  bool is_short(std::size_t payload_octets) const;
   bool copies(const PayloadPiece&, bool snapshot) const;
 
   bool markers_ = false;

@@ -191,6 +191,37 @@ TEST(Framer, ASnapshotWithoutACRCIsLent) {
                          after.begin() + static_cast<std::ptrdiff_t>(fpdu.size() + 2500)));
 }
 
+TEST(Framer, ARunIsAsLongAsThereIsRoom) {
+  const Bytes header = hex("81400000 00070000 0000ffff ff00"), payload(50 * 100, 3);
+  Sender sender(false, true);
+  EXPECT_EQ(sender.framer.append_run(sender.batch, header, payload.data(), 100, 50), 50u);
+  const std::size_t each = wire::fpdu_octets(14 + 100);
+  EXPECT_EQ(sender.batch.octets(), 50 * each);
+  EXPECT_EQ(sender.framer.position(), 50 * each);
+  const Bytes second = octets_of(sender.batch);
+  EXPECT_EQ(to_hex(Octets(second).subspan(each, 16)), "00728140 00000007 00000000 ffffffc8");
+
+  for (const auto& [staging, octets_max, count] :
+       {std::array{10 * each - 1, std::size_t{1} << 20, std::size_t{9}},
+        std::array{100 * each, 4 * each, std::size_t{4}},
+        std::array{100 * each, 4 * each + 1, std::size_t{5}},
+        std::array{each - 1, each, std::size_t{0}}}) {
+    TransmitBatch batch(MutableOctets(sender.staging).first(staging), sender.pieces, octets_max);
+    EXPECT_EQ(sender.framer.append_run(batch, header, payload.data(), 100, 50), count);
+    EXPECT_EQ(batch.octets(), count * each);
+  }
+}
+
+TEST(Framer, WhatIsNotCopiedOrHasMarkersMakesNoRun) {
+  const Bytes header(14, 0xc1), payload(2 * 9000, 3);
+  Sender marked(true, true), below(false, true, 100);
+  EXPECT_EQ(marked.framer.append_run(marked.batch, header, payload.data(), 100, 2), 0u);
+  EXPECT_EQ(below.framer.append_run(below.batch, header, payload.data(), 100, 2), 0u);
+  EXPECT_EQ(below.framer.append_run(below.batch, header, payload.data(), 9000, 2), 0u);
+  EXPECT_EQ(below.framer.append_run(below.batch, header, payload.data(), 99, 2), 2u);
+  EXPECT_EQ(marked.batch.octets() + marked.framer.position(), 0u);
+}
+
 TEST(Framer, AHeaderAloneAndAPayloadAloneAreULPDUsToo) {
   const Bytes one = {0x42};
   Sender header(false, true);

@@ -101,10 +101,14 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       received.held_back = true;
       return received;
     }
-    deframer_.consume(fpdu);
-    received.consumed += fpdu.stream_octets;
+    deframer_.consume(fpdu.stream_octets);
+    const std::size_t run =
+        handle_run(remaining.list().parts.front(), fpdu.stream_octets, kFPDUsMax - count - 1);
+    count += run;
+    const std::size_t consumed = (run + 1) * fpdu.stream_octets;
+    received.consumed += consumed;
     if (received.consumed == octets) return received;
-    remaining.consume(fpdu.stream_octets);
+    remaining.consume(consumed);
   }
   return received;
 }

@@ -55,6 +55,16 @@ Framed QP::append(TransmitBatch& batch, Octets header, std::span<const PayloadPi
   return framed;
 }
 
+// Segments as long as the one that was just appended, with `header`, from where its payload ended.
+// Returns how many octets of payload went with them.
+std::uint32_t QP::append_run(TransmitBatch& batch, Octets header, const std::uint8_t* payload,
+                             std::uint32_t octets, std::uint32_t count) {
+  const std::size_t before = batch.octets();
+  const std::size_t appended = framer_.append_run(batch, header, payload, octets, count);
+  produced_ += batch.octets() - before;
+  return static_cast<std::uint32_t>(appended) * octets;
+}
+
 // The initiator's first FPDU of a peer-to-peer stream (RFC 6581 §9.2), or a nudge. STag 1, not 0,
 // although nobody may check it at length 0: some hardware refuses STag 0.
 bool QP::transmit_rtr(TransmitBatch& batch) {
@@ -136,8 +146,21 @@ bool QP::transmit_response(TransmitBatch& batch, Instant now) {
   if (header.last) {
     inbound_reads_.pop();
     outbound_ = OutboundMessage::None;
+  } else {
+    respond_on(batch, read, raw, octets);
   }
   return true;
+}
+
+// More of a Read Response of which a segment of `octets` was just appended, but for its end.
+void QP::respond_on(TransmitBatch& batch, InboundRead& read, Octets header, std::uint32_t octets) {
+  const wire::ReadRequest& request = read.request;
+  const std::uint32_t count = (request.octets - read.sent - 1) / octets;
+  if (count == 0) return;
+  //= SEC-04
+  const auto place = check_remote(request.source_stag, request.source_to + read.sent,
+                                  std::uint64_t{count} * octets, kRemoteRead);
+  if (place) read.sent += append_run(batch, header, *place, octets, count);
 }
 
 // A Read that cannot be served to its end: the Terminate quotes the request as if it had asked for

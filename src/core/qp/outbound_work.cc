@@ -191,7 +191,9 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
     case Framed::Done: break;
   }
   work.sent += octets;
-  if (header.last) {
+  if (!header.last) {
+    send_on(batch, work, Octets(raw, header_octets), octets);
+  } else {
     if (!plain && work.opcode == WorkOpcode::WriteImmediate) {
       work.immediate_next = true;
       return true;
@@ -202,6 +204,22 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
     outbound_ = OutboundMessage::None;
   }
   return true;
+}
+
+// More of a message of which a segment of `octets` was just appended, but for its end: as much of
+// it as lies side by side.
+void QP::send_on(TransmitBatch& batch, OpenWork& work, Octets header, std::uint32_t octets) {
+  if (!work.inline_data.empty()) return;
+  const SGE& sge = work.sges[work.sge_index];
+  const std::uint32_t here = sge.octets - work.sge_offset;
+  const std::uint32_t count = std::min(here, work.octets - work.sent - 1) / octets;
+  if (count == 0) return;
+  const auto place = memory_.check(sge.stag, sge.to + work.sge_offset,
+                                   std::uint64_t{count} * octets, kLocalRead, requester());
+  if (!place) return;
+  const std::uint32_t sent = append_run(batch, header, *place, octets, count);
+  work.sent += sent;
+  work.sge_offset += sent;
 }
 
 wire::DDPHeader QP::work_header(const OpenWork& work, std::uint32_t octets) const {

@@ -212,9 +212,12 @@ class QP {
   // outbound.cc
   bool start_next(Instant now);
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece>, bool snapshot);
+  std::uint32_t append_run(TransmitBatch&, Octets header, const std::uint8_t* payload,
+                           std::uint32_t octets, std::uint32_t count);
   bool transmit_segment(TransmitBatch&, Instant now);
   bool transmit_rtr(TransmitBatch&);
   bool transmit_response(TransmitBatch&, Instant now);
+  void respond_on(TransmitBatch&, InboundRead&, Octets header, std::uint32_t octets);
   bool transmit_atomic_response(TransmitBatch&);
   void refuse_response(wire::TermError, Instant now);
   bool transmit_terminate(TransmitBatch&);
@@ -239,6 +242,7 @@ class QP {
   WorkStatus check_work(const OpenWork&) const;
   std::uint32_t segment_octets_max(const OpenWork&) const;
   bool transmit_work(TransmitBatch&, Instant now);
+  void send_on(TransmitBatch&, OpenWork&, Octets header, std::uint32_t octets);
   bool transmit_read_request(TransmitBatch&, OpenWork&);
   bool transmit_immediate(TransmitBatch&, OpenWork&);
   bool transmit_atomic_request(TransmitBatch&, OpenWork&);
@@ -274,6 +278,9 @@ class QP {
   void fail_read(const ArrivedSegment&, wire::TermError, WorkStatus, Instant now);
   void handle_terminate(UlpduCursor&, Instant now);
   void blame_work(const wire::Terminate&);
+
+  // inbound_run.cc
+  std::size_t handle_run(Octets arrived, std::size_t fpdu_octets, std::size_t most);
 
   // landing.cc
   void forget_landing() { landed_ = {}, landing_ = nullptr; }

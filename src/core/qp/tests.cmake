@@ -16,6 +16,7 @@ weft_test(core_qp
     qp/qp_state_test.cc
     qp/read_test.cc
     qp/receive_holdback_test.cc
+    qp/run_test.cc
     qp/send_test.cc
     qp/srq_state_test.cc
     qp/teardown_test.cc

@@ -8,7 +8,7 @@ namespace weft::engine {
 
 /// Each look takes the program's processor for 10 us, so the pauses grow while the program goes on.
 /// While posts wait (`watched`) it may have left one lying, and is trusted for less; who calls
-/// often in turn after turn, for more.
+/// often in turn after turn, for more: a sixteenth of the time for which it has.
 class Pause {
  public:
   int us() const { return us_; }
@@ -19,13 +19,15 @@ class Pause {
     const bool trusted = often && often_before_ && watched == watched_before_;
     often_before_ = often;
     watched_before_ = watched;
-    us_ = trusted && us_ >= soon ? std::min(us_ + us_ / kTrustGrowth, kTrustedUs)
-                                 : std::min(us_ * 2, soon);
+    const int most = watched ? kTrustedWatchedUs : kTrustedUs;
+    us_ =
+        trusted && us_ >= soon ? std::min(us_ + us_ / kTrustGrowth, most) : std::min(us_ * 2, soon);
   }
 
  private:
   static constexpr int kMinUs = 100, kMaxUs = 1000, kWatchedUs = 400;
-  static constexpr int kTrustedUs = 2000, kTrustGrowth = 16, kOftenUs = 50;
+  static constexpr int kTrustedUs = 8000, kTrustedWatchedUs = 4000;
+  static constexpr int kTrustGrowth = 16, kOftenUs = 50;
 
   int us_ = kMinUs;
   bool often_before_ = false, watched_before_ = false;

@@ -43,7 +43,7 @@ bool TransmitBatch::lend(const std::uint8_t* data, std::size_t n) {
 
 std::size_t TransmitBatch::room_for(std::size_t fpdu_octets) const {
   if (full()) return 0;
-  const std::size_t begun = (octets_max_ - octets_ + fpdu_octets - 1) / fpdu_octets;
+  const std::size_t begun = (octets_max_ - octets_ - 1) / fpdu_octets + 1;
   return std::min(begun, staging_room() / fpdu_octets);
 }
 

@@ -19,6 +19,7 @@
 #include "engine/others_turn.h"
 #include "engine/poller.h"
 #include "engine/poller_place.h"
+#include "engine/presence.h"
 #include "engine/progress_lock.h"
 #include "engine/queue_pair.h"
 #include "engine/rendezvous.h"
@@ -125,6 +126,7 @@ class Rnic final : public device::Device,
   /// In which the progress thread stands back.
   Nap& nap() { return nap_; }
   OthersTurn& others_turn() { return others_turn_; }
+  const Presence& presence() const { return presence_; }
   /// How often consumers were in here at all, posting or polling.
   std::uint32_t consumer_entries() const {
     return consumer_entries_.load(std::memory_order_relaxed);
@@ -298,6 +300,7 @@ class Rnic final : public device::Device,
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;
   OthersTurn others_turn_;
+  Presence presence_;
   class ThreadHolder;
   std::unique_ptr<ThreadHolder> thread_;
 };

@@ -11,6 +11,7 @@
 
 #include "engine/brisk.h"
 #include "engine/others_turn.h"
+#include "engine/presence.h"
 #include "engine/sleep_habit.h"
 #include "engine/testing/side.h"
 #include "engine/thread/nap.h"
@@ -176,9 +177,9 @@ TEST(OthersTurnTest, ItComesOnceMoreWhenAsked) {
 constexpr std::uint32_t kOften = 1000;
 
 /// The pause behind so many in which the program came.
-int pause_after(int count, bool watched, std::uint32_t calls) {
+int pause_after(int count, bool watched, std::uint32_t calls, bool stayed = false) {
   Pause pause;
-  for (int i = 0; i < count; ++i) pause.go_on(watched, calls);
+  for (int i = 0; i < count; ++i) pause.go_on(watched, calls, stayed);
   return pause.us();
 }
 
@@ -186,6 +187,7 @@ TEST(PauseTest, ItGrowsToAMillisecondForWhoPollsNowAndThen) {
   EXPECT_EQ(pause_after(0, false, 1), 100);
   EXPECT_EQ(pause_after(1, false, 1), 200);
   EXPECT_EQ(pause_after(100, false, 1), 1000);
+  EXPECT_EQ(pause_after(100, false, 1, true), 1000);
 }
 
 TEST(PauseTest, WhilePostsWaitItGrowsLess) {
@@ -194,38 +196,64 @@ TEST(PauseTest, WhilePostsWaitItGrowsLess) {
 
 TEST(PauseTest, WhoComesOftenInTurnAfterTurnIsTrustedForMore) {
   EXPECT_LT(pause_after(10, true, kOften), 1000);
-  EXPECT_EQ(pause_after(100, true, kOften), 4000);
+  EXPECT_EQ(pause_after(100, true, kOften), 2000);
   EXPECT_LT(pause_after(10, false, kOften), 2000);
-  EXPECT_EQ(pause_after(100, false, kOften), 8000);
+  EXPECT_EQ(pause_after(100, false, kOften), 2000);
 }
 
-TEST(PauseTest, ItIsTrustedForASixteenthOfTheTimeForWhichItHasCome) {
+TEST(PauseTest, WhoStaysIsTrustedMost) {
+  EXPECT_EQ(pause_after(100, true, kOften, true), 4000);
+  EXPECT_EQ(pause_after(100, false, kOften, true), 8000);
+}
+
+TEST(PauseTest, ItIsTrustedForASixteenthOfTheTimeForWhichItHasStayed) {
   Pause pause;
   int before = 0;
   for (int i = 0; i < 100; ++i) {
     EXPECT_LE((pause.us() - 1000) * 16, before) << i;
     before += pause.us();
-    pause.go_on(false, kOften);
+    pause.go_on(false, kOften, true);
+  }
+}
+
+TEST(PauseTest, WhoWentAwayIsTrustedLessTheMoreOftenItDoes) {
+  Pause pause;
+  for (int i = 0; i < 100; ++i) pause.go_on(false, kOften, true);
+  for (const int us : {4000, 2000, 2000}) {
+    pause.go_on(false, kOften, false);
+    EXPECT_EQ(pause.us(), us);
   }
 }
 
 TEST(PauseTest, OftenIsOnceIn50Microseconds) {
-  EXPECT_EQ(pause_after(100, false, 160), 8000);
+  EXPECT_EQ(pause_after(100, false, 40), 2000);
   EXPECT_EQ(pause_after(100, false, 19), 1000);
-  EXPECT_LT(pause_after(100, false, 40), 2200);
 }
 
 TEST(PauseTest, TrustIsNotInheritedFromPolling) {
   Pause pause;
-  for (int i = 0; i < 100; ++i) pause.go_on(false, kOften);
-  pause.go_on(true, kOften);
+  for (int i = 0; i < 100; ++i) pause.go_on(false, kOften, true);
+  pause.go_on(true, kOften, true);
   EXPECT_EQ(pause.us(), 400);
+}
+
+TEST(PresenceTest, WhoPollsLateWasAway) {
+  Presence presence;
+  Instant now{1'000'000'000};
+  presence.note(now);  // for the first time
+  const std::uint32_t before = presence.times_away();
+  for (int i = 0; i < 10; ++i) presence.note(now = now + Presence::kAway);
+  EXPECT_EQ(presence.times_away(), before);
+  EXPECT_TRUE(presence.is_here(now + Presence::kAway));
+  EXPECT_FALSE(presence.is_here(now + Presence::kAway + Duration(1)));
+  presence.note(now + Presence::kAway + Duration(1));
+  EXPECT_EQ(presence.times_away(), before + 1);
 }
 
 TEST(PauseTest, TrustEndsWhenTheProgramComesSeldom) {
   Pause pause;
-  for (int i = 0; i < 100; ++i) pause.go_on(true, kOften);
-  pause.go_on(true, 1);
+  for (int i = 0; i < 100; ++i) pause.go_on(true, kOften, true);
+  pause.go_on(true, 1, true);
   EXPECT_EQ(pause.us(), 400);
 }
 

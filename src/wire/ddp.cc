@@ -54,8 +54,4 @@ std::optional<DDPHeader> DDPHeader::parse(Octets ulpdu) {
   return header;
 }
 
-bool is_tagged_and_goes_on(Octets ulpdu) {
-  return !ulpdu.empty() && (ulpdu[0] & (kTaggedBit | kLastBit)) == kTaggedBit;
-}
-
 }  // namespace weft::wire

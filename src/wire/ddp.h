@@ -46,7 +46,4 @@ struct DDPHeader {
   friend bool operator==(const DDPHeader&, const DDPHeader&) = default;
 };
 
-/// A ULPDU that begins a tagged segment behind which another one of its message comes.
-bool is_tagged_and_goes_on(Octets ulpdu);
-
 }  // namespace weft::wire

@@ -211,7 +211,7 @@ std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const Octet
 
 bool Deframer::agrees(Octets fpdu) const {
   //= MPA-28
-  if (failed_ || markers_) return false;
+  if (failed_) return false;
   return !crc_ || crc_agrees(*mover_, fpdu, {});
 }
 

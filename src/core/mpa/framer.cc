@@ -12,7 +12,8 @@ namespace weft::core {
 namespace {
 
 /// Copied payload from this size on is checksummed while it is copied; below, one CRC pass over the
-/// staged run costs less than a call for what stands before the payload, and one for it.
+/// staged run costs less than a call for what stands before the payload, and one for it. In a run,
+/// where nothing else is done for each, the two calls are what is left.
 constexpr std::size_t kFuseOctetsMin = 1024;
 /// Payload of less is put together in one piece.
 constexpr std::size_t kShortOctets = 8192;
@@ -186,8 +187,9 @@ Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
 std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::uint8_t* payload,
                                std::size_t octets, std::size_t count) {
   constexpr std::size_t kNumberOctets = 8;
-  weft_assert(header.size() >= kNumberOctets && header.size() <= wire::kDDPHeaderOctetsMax);
-  if (markers_ || !is_short(octets)) return 0;
+  const bool fits = header.size() >= kNumberOctets && header.size() <= wire::kDDPHeaderOctetsMax;
+  weft_assert(fits);
+  if (!fits || markers_ || !is_short(octets)) return 0;
   const std::size_t ulpdu = header.size() + octets;
   const std::size_t size = wire::fpdu_octets(ulpdu);
   const std::size_t head = wire::kUlpduLengthOctets + header.size();
@@ -204,16 +206,14 @@ std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::u
   std::uint64_t number = load_be64(first + same);
   const std::uint32_t same_state =
       crc_ ? mover_->crc_extend(kCRC32CStart, Octets(first, same)) : kCRC32CStart;
-  for (std::size_t i = 0; i < count; ++i, at += size, payload += octets) {
+  std::size_t done = 0;
+  for (; done < count; ++done, at += size, payload += octets) {
     number += octets;
     store_be64(first + same, number);
     std::memcpy(at, first, head);
     std::uint32_t state = same_state;
     if (crc_) state = mover_->crc_extend(state, Octets(first + same, kNumberOctets));
-    if (!mover_->fetch(at + head, payload, octets, crc_ ? &state : nullptr)) {
-      batch.rollback(mark);
-      return 0;
-    }
+    if (!mover_->fetch(at + head, payload, octets, crc_ ? &state : nullptr)) break;
     std::uint8_t* cursor = at + head + octets;
     std::uint8_t* const crc_place = at + size - wire::kCRCOctets;
     if (cursor != crc_place) {
@@ -223,8 +223,12 @@ std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::u
     }
     store_crc(crc_place, crc_ ? crc32c_finish(state) : 0);
   }
-  position_ += static_cast<std::uint32_t>(count * size);
-  return count;
+  if (done < count) {
+    batch.rollback(mark);
+    batch.reserve(done * size);
+  }
+  position_ += static_cast<std::uint32_t>(done * size);
+  return done;
 }
 
 Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {

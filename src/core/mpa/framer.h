@@ -46,8 +46,8 @@ class Framer {
   /// Appends FPDUs that go on where one with `header`, a DDP header alone, and `octets` octets of
   /// payload ended: the number that the header ends with (TO; MO, in front of it MSN) goes up by
   /// `octets` from one to the next. Their payload lies in registered memory from `payload` on.
-  /// Returns how many were appended: `count`, or as many as fit, or none where append() has to look
-  /// at each (long payload, markers, memory that is gone).
+  /// Returns how many were appended: `count`, or as many as fit, or those before memory that is
+  /// gone, or none where append() has to look at each (long payload, markers).
   std::size_t append_run(TransmitBatch&, Octets header, const std::uint8_t* payload,
                          std::size_t octets, std::size_t count);
   /// Stream position of the next octet (RFC 5044 §4.3), modulo 2^32.

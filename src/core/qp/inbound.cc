@@ -11,6 +11,12 @@ namespace {
 constexpr std::size_t kFPDUsMax = 64;
 constexpr std::size_t kOctetsMax = std::size_t{1} << 20;
 
+/// How many more FPDUs of so many octets each, behind what the call has taken.
+std::size_t may_begin(std::size_t count, std::size_t consumed, std::size_t size) {
+  if (consumed >= kOctetsMax) return 0;
+  return std::min(kFPDUsMax - count, (kOctetsMax - consumed - 1) / size + 1);
+}
+
 /// The arrived octets less what was consumed. The first FPDU sees the list as it came. After it
 /// the first part has to be cut, for which the parts are copied: as many as fit; an FPDU that needs
 /// more of them is left for the next call, where it is the first.
@@ -102,10 +108,11 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       return received;
     }
     deframer_.consume(fpdu.stream_octets);
-    const std::size_t run =
-        handle_run(remaining.list().parts.front(), fpdu.stream_octets, kFPDUsMax - count - 1);
+    const std::size_t size = fpdu.stream_octets;
+    const std::size_t run = handle_run(remaining.list().parts.front(), size,
+                                       may_begin(count + 1, received.consumed + size, size));
     count += run;
-    const std::size_t consumed = (run + 1) * fpdu.stream_octets;
+    const std::size_t consumed = (run + 1) * size;
     received.consumed += consumed;
     if (received.consumed == octets) return received;
     remaining.consume(consumed);

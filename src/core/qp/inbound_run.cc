@@ -34,10 +34,10 @@ std::size_t QP::handle_run(Octets arrived, std::size_t fpdu_octets, std::size_t 
   if (arrived.size() < 2 * fpdu_octets || deframer_.has_markers()) return 0;
   const std::size_t ulpdu_octets = load_be16(arrived.data());
   const Octets ulpdu = arrived.subspan(wire::kUlpduLengthOctets, ulpdu_octets);
-  if (!wire::is_tagged_and_goes_on(ulpdu) || state_ != QPState::RTS) return 0;
   const std::optional<wire::DDPHeader> header = wire::DDPHeader::parse(ulpdu);
+  if (!header || !header->tagged || header->last || state_ != QPState::RTS) return 0;
   const std::size_t payload = ulpdu_octets - wire::kTaggedHeaderOctets;
-  if (!header || payload == 0) return 0;
+  if (payload == 0) return 0;
   most = std::min(most, arrived.size() / fpdu_octets - 1);
 
   const bool write = wire::rdmap_opcode(header->rdmap_control) == wire::Opcode::Write;

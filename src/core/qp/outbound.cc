@@ -147,13 +147,14 @@ bool QP::transmit_response(TransmitBatch& batch, Instant now) {
     inbound_reads_.pop();
     outbound_ = OutboundMessage::None;
   } else {
-    respond_on(batch, read, raw, octets);
+    go_on_with_response(batch, read, raw, octets);
   }
   return true;
 }
 
 // More of a Read Response of which a segment of `octets` was just appended, but for its end.
-void QP::respond_on(TransmitBatch& batch, InboundRead& read, Octets header, std::uint32_t octets) {
+void QP::go_on_with_response(TransmitBatch& batch, InboundRead& read, Octets header,
+                             std::uint32_t octets) {
   const wire::ReadRequest& request = read.request;
   const std::uint32_t count = (request.octets - read.sent - 1) / octets;
   if (count == 0) return;

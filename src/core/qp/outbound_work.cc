@@ -192,7 +192,7 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   }
   work.sent += octets;
   if (!header.last) {
-    send_on(batch, work, Octets(raw, header_octets), octets);
+    go_on_with_work(batch, work, Octets(raw, header_octets), octets);
   } else {
     if (!plain && work.opcode == WorkOpcode::WriteImmediate) {
       work.immediate_next = true;
@@ -208,7 +208,8 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
 
 // More of a message of which a segment of `octets` was just appended, but for its end: as much of
 // it as lies side by side.
-void QP::send_on(TransmitBatch& batch, OpenWork& work, Octets header, std::uint32_t octets) {
+void QP::go_on_with_work(TransmitBatch& batch, OpenWork& work, Octets header,
+                         std::uint32_t octets) {
   if (!work.inline_data.empty()) return;
   const SGE& sge = work.sges[work.sge_index];
   const std::uint32_t here = sge.octets - work.sge_offset;

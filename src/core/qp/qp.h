@@ -193,7 +193,8 @@ class QP {
   std::optional<wire::TermError> terminate_received() const;
 
   // The rest is private, one idea per file: qp.cc (life and inputs), outbound.cc (what goes next),
-  // outbound_work.cc, probe.cc, nudge.cc, inbound*.cc (one per message kind), landing.cc,
+  // outbound_work.cc, probe.cc, nudge.cc, inbound*.cc (one per message kind;
+  // inbound_run.cc), landing.cc,
   // terminate.cc, teardown.cc, flush.cc.
  private:
   enum class OutboundMessage : std::uint8_t { None, Work, Response };
@@ -217,7 +218,7 @@ class QP {
   bool transmit_segment(TransmitBatch&, Instant now);
   bool transmit_rtr(TransmitBatch&);
   bool transmit_response(TransmitBatch&, Instant now);
-  void respond_on(TransmitBatch&, InboundRead&, Octets header, std::uint32_t octets);
+  void go_on_with_response(TransmitBatch&, InboundRead&, Octets header, std::uint32_t octets);
   bool transmit_atomic_response(TransmitBatch&);
   void refuse_response(wire::TermError, Instant now);
   bool transmit_terminate(TransmitBatch&);
@@ -242,7 +243,7 @@ class QP {
   WorkStatus check_work(const OpenWork&) const;
   std::uint32_t segment_octets_max(const OpenWork&) const;
   bool transmit_work(TransmitBatch&, Instant now);
-  void send_on(TransmitBatch&, OpenWork&, Octets header, std::uint32_t octets);
+  void go_on_with_work(TransmitBatch&, OpenWork&, Octets header, std::uint32_t octets);
   bool transmit_read_request(TransmitBatch&, OpenWork&);
   bool transmit_immediate(TransmitBatch&, OpenWork&);
   bool transmit_atomic_request(TransmitBatch&, OpenWork&);

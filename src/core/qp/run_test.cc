@@ -107,8 +107,9 @@ TEST(QPRun, EndsWhereSomethingIsWrongAsIfEachHadComeByItself) {
       {"a reserved bit", [](Ulpdus& all, std::size_t i) { all[i][0] ^= 4; }},
       {"untagged", [](Ulpdus& all, std::size_t i) { all[i][0] ^= 0x80; }},
       {"the last one", [](Ulpdus& all, std::size_t i) { all[i][0] ^= 0x40; }},
-      {"shorter", [](Ulpdus& all, std::size_t i) { all[i].resize(all[i].size() - 4); }},
-      {"without payload", [](Ulpdus& all, std::size_t i) { all[i].resize(14); }},
+      {"shorter", [](Ulpdus& all, std::size_t i) { all[i].erase(all[i].end() - 4, all[i].end()); }},
+      {"without payload",
+       [](Ulpdus& all, std::size_t i) { all[i].erase(all[i].begin() + 14, all[i].end()); }},
       {"a Send between",
        [](Ulpdus& all, std::size_t i) {
          all.insert(all.begin() + static_cast<std::ptrdiff_t>(i), send(1, bytes("x")));
@@ -172,6 +173,97 @@ TEST(QPRun, CountsForImmediateData) {
   }
 }
 
+TEST(QPRun, OfAWriteThatIsKeptIsNotPlaced) {
+  for (const bool crc : {true, false}) {
+    StreamParameters parameters = End::stream(Role::Initiator);
+    parameters.crc = crc;
+    Twins twins(parameters);
+    twins.each([&](End& end, Region&) { end.queues.keeps = twins.stag(); });
+    auto arriving = fpdus(message(wire::Opcode::Write, twins.stag(), kBase));
+    if (!crc) {
+      for (Bytes& one : arriving) std::fill(one.end() - 4, one.end(), 0);
+    }
+    twins.deliver(arriving);
+    twins.expect_alike("a Write that is kept");
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto& kept = twins.ends[i].queues.kept;
+      EXPECT_EQ(kept.size(), crc ? kSegments : 0u);
+      for (std::size_t k = 0; k < kept.size(); ++k) {
+        EXPECT_EQ(kept[k].first, twins.regions[i].data() + k * kEach);
+        EXPECT_EQ(kept[k].second, pattern(kEach, static_cast<std::uint8_t>(k)));
+      }
+    }
+  }
+}
+
+/// There is nothing to divide by.
+TEST(QPRun, OfSegmentsWithoutPayloadIsNone) {
+  for (const auto opcode : {wire::Opcode::Write, wire::Opcode::ReadResponse}) {
+    Twins twins;
+    twins.each([&](End& end, Region& region) {
+      end.read({region.sge(300)}, {0x99}, 0x1234);
+      end.transmit_all();
+    });
+    const Bytes empty = tagged(opcode, twins.stag(), kBase, {}, false);
+    twins.deliver(fpdus({empty, empty, empty}));
+    twins.expect_alike("segments without payload");
+    EXPECT_EQ(twins.ends[0].qp->state(), QPState::RTS);
+  }
+}
+
+TEST(QPRun, IsBoundedLikeTheRest) {
+  Twins twins(End::stream(Role::Initiator), 2 << 20);
+  End& end = twins.ends[0];
+  const auto offer = [&](std::size_t segments, std::size_t each) {
+    Bytes all;
+    for (std::size_t i = 0; i < segments; ++i) {
+      const Bytes one =
+          fpdu(tagged(wire::Opcode::Write, twins.stag(), kBase + i * each, Bytes(each), false));
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    const Octets part(all);
+    return end.qp->handle_octets({std::span(&part, 1)}, end.now).consumed;
+  };
+  EXPECT_EQ(offer(200, kEach), 64 * wire::fpdu_octets(14 + kEach));
+  // None is begun after 1 MiB.
+  EXPECT_EQ(offer(34, 60'000), 18 * wire::fpdu_octets(60'014));
+  EXPECT_EQ(offer(36, 30'000), 35 * wire::fpdu_octets(30'014));
+}
+
+/// Of one part all that is there can be one run; the octets may come in any other way.
+TEST(QPRun, OfManyPartsIsPlacedWhole) {
+  const auto all = [](const Twins& twins) {
+    Bytes octets;
+    for (const Bytes& one : fpdus(message(wire::Opcode::Write, twins.stag(), kBase))) {
+      octets.insert(octets.end(), one.begin(), one.end());
+    }
+    return octets;
+  };
+  for (std::size_t cut = 1; cut < 9 * 121; cut += 7) {
+    Twins twins;
+    const Bytes octets = all(twins);
+    const Octets whole(octets);
+    const std::array<Octets, 3> parts{whole.first(cut), Octets(), whole.subspan(cut)};
+    End& end = twins.ends[0];
+    EXPECT_EQ(end.qp->handle_octets({parts}, end.now).consumed, octets.size()) << cut;
+    twins.ends[1].deliver(octets);
+    EXPECT_EQ(end.qp->state(), QPState::RTS) << cut;
+    EXPECT_EQ(*twins.regions[0].memory, *twins.regions[1].memory) << cut;
+  }
+}
+
+/// TO may not pass 2^64, and is 0 behind it where the memory begins there.
+TEST(QPRun, EndsAtTheTopOfAllTOs) {
+  Twins twins;
+  const std::uint64_t base = 0 - std::uint64_t{4 * kEach};
+  for (std::size_t i = 0; i < 2; ++i) {
+    twins.regions[i] = twins.ends[i].region(4 * kEach, End::kAll, kPD, base);
+  }
+  twins.deliver(fpdus(message(wire::Opcode::Write, twins.stag(), base)));
+  twins.expect_alike("a Write that passes 2^64");
+  EXPECT_EQ(twins.ends[0].mover.placements, 4u);
+}
+
 //= RDM-10 SEC-04
 TEST(QPRun, OfAReadResponseEndsWhereTheReadDoes) {
   for (std::uint32_t i = 0; i < 2 * kSegments; ++i) {
@@ -219,14 +311,17 @@ Bytes all_that_leaves(std::size_t gather_octets_min, bool crc, std::size_t octet
     end.write({source.sge(octets / 3), source.sge(0), source.sge(octets - octets / 3, 700)}, {7},
               0);
   }
+  // In the place of a WR that had SGEs.
+  end.post({.opcode = WorkOpcode::Write, .remote_stag = {7}}, {}, pattern(1000));
   // The peer is there, and reads.
   end.deliver(fpdu(read_request(1, {{5}, 0x2000, 5000, source.stag, source.to + 11})));
+  end.deliver(fpdu(read_request(2, {{5}, 0x2000, 1140, source.stag, source.to})));
   Bytes all;
   for (Bytes part = end.transmit(true, octets_max); !part.empty();
        part = end.transmit(true, octets_max)) {
     all.insert(all.end(), part.begin(), part.end());
   }
-  EXPECT_EQ(end.queues.sent.size(), 27u);
+  EXPECT_EQ(end.queues.sent.size(), 28u);
   return all;
 }
 
@@ -258,6 +353,17 @@ TEST(QPRun, ThatLeavesEndsWhereMemoryIsGone) {
     }
     EXPECT_EQ(to_hex(left[0]), to_hex(left[1])) << at;
   }
+}
+
+/// Nothing is copied twice on the way to it: who unmaps may not make the others wait.
+TEST(QPRun, ThatLeavesCopiesOnceWhatIsThere) {
+  End end;
+  end.bind(Role::Initiator, 134);
+  const Region source = end.region(114 * 500);
+  end.mover.unmap(source.data() + 114 * 400, 1);
+  end.write({source.sge()}, {7}, 0);
+  EXPECT_EQ(ulpdus(end.transmit(true, 1 << 20)).size(), 401u);
+  EXPECT_LE(end.mover.fetches, 404u);
 }
 
 }  // namespace

@@ -168,6 +168,7 @@ bool ProgressThread::consumers_poll() const {
 void ProgressThread::stand_back() {
   Pause pause;
   look();
+  std::uint32_t times_away = rnic_.presence().times_away();
   while (!stop_.load(std::memory_order_acquire)) {
     rnic_.nap().wait(pause.us());
     // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
@@ -180,8 +181,11 @@ void ProgressThread::stand_back() {
     const bool comes =
         rnic_.empty_polls() != polls_seen_ || rnic_.consumer_entries() - entries_seen_ >= busily;
     if ((slept || !comes) && !rnic_.place().wished()) return;
-    pause.go_on(rnic_.watched(), rnic_.consumer_entries() - entries_seen_);
+    const bool stayed =
+        times_away == rnic_.presence().times_away() && rnic_.presence().is_here(now());
+    pause.go_on(rnic_.watched(), rnic_.consumer_entries() - entries_seen_, stayed);
     look();
+    times_away = rnic_.presence().times_away();
   }
 }
 

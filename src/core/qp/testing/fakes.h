@@ -48,6 +48,7 @@ class PlainMover final : public Mover {
   }
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
              std::uint32_t* state) override {
+    ++fetches;
     if (gone(source, octets)) return false;
     std::memcpy(target, source, octets);
     if (state) *state = crc32c_extend_portable(*state, Octets(target, octets));
@@ -68,7 +69,7 @@ class PlainMover final : public Mover {
     return true;
   }
 
-  std::size_t placements = 0;
+  std::size_t placements = 0, fetches = 0;
 
  private:
   bool gone(const std::uint8_t* p, std::size_t octets) const {
@@ -111,6 +112,11 @@ class FakeQueues final : public WorkQueues {
     return true;
   }
   bool send_pending() const override { return !sends.empty(); }
+  bool keep_write(STag stag, std::uint8_t* target, Octets run) override {
+    if (stag != keeps) return false;
+    kept.push_back({target, Bytes(run.begin(), run.end())});
+    return true;
+  }
   bool take_receive(ReceiveWR& wr) override {
     if (receives.empty()) return false;
     lent_receive_ = receives.front().sges;
@@ -131,6 +137,8 @@ class FakeQueues final : public WorkQueues {
   std::deque<Completion> all;  ///< both, in the order in which they came
   std::size_t sends_taken = 0, receives_taken = 0;
   bool shared = false;  ///< the receives come from a shared RQ
+  STag keeps;           ///< Writes through it are kept
+  std::vector<std::pair<std::uint8_t*, Bytes>> kept;
 
  private:
   std::vector<SGE> lent_send_, lent_receive_;

@@ -311,8 +311,10 @@ Bytes all_that_leaves(std::size_t gather_octets_min, bool crc, std::size_t octet
     end.write({source.sge(octets / 3), source.sge(0), source.sge(octets - octets / 3, 700)}, {7},
               0);
   }
-  // In the place of a WR that had SGEs.
-  end.post({.opcode = WorkOpcode::Write, .remote_stag = {7}}, {}, pattern(1000));
+  // In the places of WRs that had SGEs.
+  for (int i = 0; i < 3; ++i) {
+    end.post({.opcode = WorkOpcode::Write, .remote_stag = {7}}, {}, pattern(1000, 77));
+  }
   // The peer is there, and reads.
   end.deliver(fpdu(read_request(1, {{5}, 0x2000, 5000, source.stag, source.to + 11})));
   end.deliver(fpdu(read_request(2, {{5}, 0x2000, 1140, source.stag, source.to})));
@@ -321,7 +323,7 @@ Bytes all_that_leaves(std::size_t gather_octets_min, bool crc, std::size_t octet
        part = end.transmit(true, octets_max)) {
     all.insert(all.end(), part.begin(), part.end());
   }
-  EXPECT_EQ(end.queues.sent.size(), 28u);
+  EXPECT_EQ(end.queues.sent.size(), 30u);
   return all;
 }
 

@@ -206,12 +206,22 @@ class Guests:
         self.guest = None
 
 
+def unaccepted(listeners):
+    """How many connections wait in the kernel's queues, by what `ss -Htln` prints. siw takes one as
+    soon as it is there, and a failure comes seconds later."""
+    return sum(int(line.split()[1]) for line in listeners.splitlines())
+
+
 def siw_fault(rig, seconds):
-    """What shows that siw is to blame for a failure in that time (docs/INTEROP.md, notes 9 and
-    10), or None: it dropped the connection because its thread read memory of a program that it does
-    not have, or it sent an FPDU whose CRC is wrong, by tshark's count."""
+    """What shows that siw is to blame for a failure in that time (docs/INTEROP.md, notes 9, 10
+    and 15), or None: it left connections lying at a listener, it dropped the connection because its
+    thread read memory of a program that it does not have, or it sent an FPDU whose CRC is wrong, by
+    tshark's count."""
     if rig.guest.dead:
         return None
+    lying = unaccepted(rig.guest.run("ss -Htln"))
+    if lying:
+        return f"{lying} connections that siw's listener never took"
     said = next((line for line in rig.guest.kernel_log(seconds) if SIW_FAULT.search(line)), None)
     if said or not rig.captures or rig.siw_is is None:
         return said

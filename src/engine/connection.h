@@ -200,6 +200,7 @@ class Connection {
   Got receive_once();
   Got receive_staged();
   std::size_t room_for_staging();
+  void note_received(std::size_t octets);
   Got receive_landing(const core::Landing&);
   Got lose_landing();
   Got handle_no_octets(const transport::IOResult&);
@@ -251,6 +252,8 @@ class Connection {
   std::size_t wanted_ = 0;           ///< octets of the front FPDU, when its beginning is staged
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
+  bool heard_ = false;                ///< something was received since the last batch
+  bool answered_ = false;             ///< and before that one, since the one before it
   std::size_t turn_octets_ = 0;            ///< received since this connection's turn began
   struct {
     std::uint32_t large_writes = 0, produced = 0;  ///< of the QP, and by its receive CQ

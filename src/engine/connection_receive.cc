@@ -94,12 +94,17 @@ Connection::Got Connection::receive_staged() {
   const iovec vector{buffer.octets.data() + buffer.end, room};
   const IOResult r = stream_->receive({&vector, 1});
   if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
-  owner_.refresh_now();
-  turn_octets_ += r.octets;
+  note_received(r.octets);
   buffer.end += r.octets;
   offer_received();
   return state_ == ConnectionState::Streaming && !held_back_ && r.octets == room ? Got::More
                                                                                  : Got::Some;
+}
+
+void Connection::note_received(std::size_t octets) {
+  owner_.refresh_now();
+  turn_octets_ += octets;
+  heard_ = true;
 }
 
 /// Among large messages only what cannot land is worth staging: the FPDU that has begun, and the
@@ -134,8 +139,7 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
   const IOResult r = stream_->receive(std::span(vectors).subspan(missing == 0 ? 1 : 0));
   if (r.kind == IOResult::Kind::BadMemory) return lose_landing();
   if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
-  owner_.refresh_now();
-  turn_octets_ += r.octets;
+  note_received(r.octets);
   const std::size_t landed = std::min(r.octets, missing);
   buffer.end += r.octets - landed;
   if (!qp_->core().handle_landed(front(), landing, landed)) return lose_landing();

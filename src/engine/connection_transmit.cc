@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "engine/connection.h"
 
@@ -18,12 +19,38 @@ constexpr int kBatchesPerTurn = 8;
 /// While more batches than this wait for their peers to read, new ones are small: a thousand peers
 /// that never read hold 70 MB of staging, and no more than one longest FPDU each.
 constexpr std::size_t kBatchesLentFreely = 16;
+/// TCP's packets are a little longer than this at most, where nothing makes them shorter: within
+/// a host.
+constexpr std::size_t kPacketOctets = 65'000;
+/// An answer of so many packets at most leaves in equal shares.
+constexpr std::size_t kSharesMax = 3;
+/// A share is so much longer, so that it ends behind an FPDU and not before its CRC.
+constexpr std::size_t kShareMore = 64;
 /// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
 constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
 /// Nor is it asked before so much was sent, a batch counted as so much more than it is: among
 /// thousands of connections each has a request in so long a time, and would ask for each.
 constexpr std::size_t kEmssWeightMin = 64 * 1024;
 constexpr std::size_t kEmssBatchWeight = 4 * 1024;
+
+/// A batch that answers what was just received, as the one before it did, is waited for, by a
+/// receiver that has nothing else to do. In equal shares, and not a packet and a short one behind
+/// it, the one is copied there while the other is copied here. Where the MSS makes packets, each
+/// begins with an FPDU, and stays so. Returns how long a share is.
+std::size_t share_of_answer(std::size_t octets, std::size_t emss) {
+  const std::size_t shares = (octets - 1) / kPacketOctets + 1;
+  const bool whole = shares == 1 || shares > kSharesMax || emss < kPacketOctets / 2;
+  return whole ? octets : octets / shares + kShareMore;
+}
+
+/// Ends the list where it has that many octets. Returns how many entries are left of it.
+std::size_t shorten(std::span<iovec> list, std::size_t octets) {
+  std::size_t i = 0;
+  while (i < list.size() && list[i].iov_len < octets) octets -= list[i++].iov_len;
+  if (i == list.size()) return i;
+  list[i].iov_len = octets;
+  return i + 1;
+}
 }  // namespace
 
 /// Sends what the core has until the transport is full, the core is dry or the turn is over; then
@@ -105,6 +132,11 @@ void Connection::refresh_emss(bool is_short) {
 
 /// Sends the rest of the batch. True: all of it went, and the buffer is returned.
 bool Connection::send_pending() {
+  const bool heard = std::exchange(heard_, false);
+  const bool answers = std::exchange(answered_, heard) && heard;
+  const std::size_t share = answers && batch_->total > kPacketOctets
+                                ? share_of_answer(batch_->total, emss_)
+                                : batch_->total;
   while (batch_->sent < batch_->total) {
     std::size_t skip = batch_->sent;
     std::size_t count = 0;
@@ -117,6 +149,7 @@ bool Connection::send_pending() {
                                   piece.octets - skip};
       skip = 0;
     }
+    if (share < batch_->total) count = shorten({batch_->vectors.data(), count}, share);
     const IOResult r = stream_->send(std::span(batch_->vectors).first(count));
     core::QP& core = qp_->core();
     switch (r.kind) {

@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "engine/testing/side.h"
+#include "engine/testing/stream.h"
 
 namespace weft::engine {
 namespace {
@@ -10,43 +11,13 @@ std::atomic<std::size_t> pretended_emss{0};
 std::atomic<std::size_t> questions{0};
 
 /// Kernel TCP whose MSS is ours to say.
-class Stream final : public transport::Stream {
+class Stream final : public testing::PassingStream {
  public:
-  explicit Stream(std::unique_ptr<transport::Stream> inner) : inner_(std::move(inner)) {}
-  Result<void> connected() override { return inner_->connected(); }
-  transport::IOResult send(std::span<const iovec> pieces) override { return inner_->send(pieces); }
-  transport::IOResult receive(std::span<const iovec> pieces) override {
-    return inner_->receive(pieces);
-  }
-  void close_gracefully() override { inner_->close_gracefully(); }
-  void reset() override { inner_->reset(); }
+  using PassingStream::PassingStream;
   std::size_t emss() override {
     ++questions;
     return pretended_emss;
   }
-  int fd() const override { return inner_->fd(); }
-  transport::Address local() const override { return inner_->local(); }
-  transport::Address peer() const override { return inner_->peer(); }
-
- private:
-  std::unique_ptr<transport::Stream> inner_;
-};
-
-class Transport final : public transport::Transport {
- public:
-  Result<std::unique_ptr<transport::Stream>> connect(const transport::Address& local,
-                                                     const transport::Address& remote) override {
-    auto stream = tcp_.connect(local, remote);
-    if (!stream) return stream.error();
-    return std::unique_ptr<transport::Stream>(std::make_unique<Stream>(std::move(*stream)));
-  }
-  Result<std::unique_ptr<transport::Listener>> listen(
-      const transport::Address& local, const transport::ListenOptions& options) override {
-    return tcp_.listen(local, options);
-  }
-
- private:
-  transport::TCPTransport tcp_;
 };
 
 class EmssTest : public testing::PairTest {};
@@ -54,7 +25,8 @@ class EmssTest : public testing::PairTest {};
 TEST_P(EmssTest, IsAskedAgainButNotEachTime) {
   pretended_emss = 1460;
   questions = 0;
-  Transport transport;
+  testing::WrappingTransport transport(
+      [](auto inner) { return std::make_unique<Stream>(std::move(inner)); });
   start();
   client = std::make_unique<testing::Side>(settings_for(GetParam()), &transport);
   server->peer_progress = [this] { client->progress(); };

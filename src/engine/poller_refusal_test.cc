@@ -8,6 +8,7 @@
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/resources.h"
 #include "engine/testing/side.h"
+#include "engine/testing/stream.h"
 
 namespace weft::engine {
 namespace {
@@ -27,71 +28,28 @@ struct Disguise {
 };
 
 /// A TCP stream whose descriptor may be in disguise.
-class DisguisedStream final : public transport::Stream {
+class DisguisedStream final : public testing::PassingStream {
  public:
   DisguisedStream(std::unique_ptr<transport::Stream> inner, const Disguise& disguise)
-      : inner_(std::move(inner)), disguise_(disguise) {}
-  Result<void> connected() override { return inner_->connected(); }
-  transport::IOResult send(std::span<const iovec> pieces) override { return inner_->send(pieces); }
-  transport::IOResult receive(std::span<const iovec> pieces) override {
-    return inner_->receive(pieces);
-  }
-  void close_gracefully() override { inner_->close_gracefully(); }
-  void reset() override { inner_->reset(); }
-  std::size_t emss() override { return inner_->emss(); }
-  int fd() const override { return disguise_.worn.load() ? disguise_.fd : inner_->fd(); }
-  transport::Address local() const override { return inner_->local(); }
-  transport::Address peer() const override { return inner_->peer(); }
+      : PassingStream(std::move(inner)), disguise_(disguise) {}
+  int fd() const override { return disguise_.worn.load() ? disguise_.fd : PassingStream::fd(); }
 
  private:
-  const std::unique_ptr<transport::Stream> inner_;
   const Disguise& disguise_;
 };
 
-class DisguisedTransport final : public transport::Transport {
- public:
-  Result<std::unique_ptr<transport::Stream>> connect(const transport::Address& local,
-                                                     const transport::Address& remote) override {
-    return disguised(tcp_.connect(local, remote));
-  }
-  Result<std::unique_ptr<transport::Listener>> listen(
-      const transport::Address& local, const transport::ListenOptions& options) override {
-    auto inner = tcp_.listen(local, options);
-    if (!inner) return inner.error();
-    return std::unique_ptr<transport::Listener>(new Listener(*this, std::move(*inner)));
-  }
-
+struct DisguisedTransport {
   Disguise disguise;
-
- private:
-  using Made = Result<std::unique_ptr<transport::Stream>>;
-  Made disguised(Made made) {
-    if (!made) return made;
-    return std::unique_ptr<transport::Stream>(new DisguisedStream(std::move(*made), disguise));
-  }
-
-  class Listener final : public transport::Listener {
-   public:
-    Listener(DisguisedTransport& transport, std::unique_ptr<transport::Listener> inner)
-        : transport_(transport), inner_(std::move(inner)) {}
-    Made accept() override { return transport_.disguised(inner_->accept()); }
-    int fd() const override { return inner_->fd(); }
-    transport::Address local() const override { return inner_->local(); }
-
-   private:
-    DisguisedTransport& transport_;
-    const std::unique_ptr<transport::Listener> inner_;
-  };
-
-  transport::TCPTransport tcp_;
+  testing::WrappingTransport transport{
+      [this](auto inner) { return std::make_unique<DisguisedStream>(std::move(inner), disguise); }};
 };
 
 class PollerRefusalTest : public PairTest {
  protected:
   void SetUp() override {
     const Settings settings = make_settings();
-    server = std::make_unique<Side>(settings, &server_transport);
-    client = std::make_unique<Side>(settings, &client_transport);
+    server = std::make_unique<Side>(settings, &server_transport.transport);
+    client = std::make_unique<Side>(settings, &client_transport.transport);
     server->peer_progress = [this] { client->progress(); };
     client->peer_progress = [this] { server->progress(); };
     listen();

@@ -132,9 +132,19 @@ bool QP::may_start(const OpenWork& work) const {
 }
 
 std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
-  if (work.is_send()) return mulpdu_ - wire::kUntaggedHeaderOctets;
+  if (work.is_send()) return send_octets_max(work, mulpdu_ - wire::kUntaggedHeaderOctets);
   const std::uint32_t room = mulpdu_ - wire::kTaggedHeaderOctets;
   return stream_.crc ? std::min(room, kCheckedWriteOctetsMax) : room;
+}
+
+// A Send of a little more than a longest FPDU, with nothing behind it, is cut in equal ones, so
+// that the peer can check and place the one while the other is on its way. Where FPDUs are packets,
+// each fills one.
+std::uint32_t QP::send_octets_max(const OpenWork& work, std::uint32_t room) const {
+  const bool one = work.octets <= room || room <= kCheckedWriteOctetsMax;
+  if (one || open_work_.size() > 1 || queues_.send_pending()) return room;
+  const std::uint32_t segments = (work.octets - 1) / room + 1;
+  return (work.octets - 1) / segments + 1;
 }
 
 // The checks before the first octet leaves. Lengths of 0 are not checked (verbs draft §7).

@@ -242,6 +242,7 @@ class QP {
   bool may_start(const OpenWork&) const;
   WorkStatus check_work(const OpenWork&) const;
   std::uint32_t segment_octets_max(const OpenWork&) const;
+  std::uint32_t send_octets_max(const OpenWork& work, std::uint32_t room) const;
   bool transmit_work(TransmitBatch&, Instant now);
   void go_on_with_work(TransmitBatch&, OpenWork&, Octets header, std::uint32_t octets);
   bool transmit_read_request(TransmitBatch&, OpenWork&);

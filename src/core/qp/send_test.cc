@@ -79,6 +79,32 @@ TEST(QPSend, IsCutAtTheMULPDUAndScattered) {
   EXPECT_EQ(Bytes(target.data(), target.data() + 1500), data);
 }
 
+//= DDP-04 DDP-07
+TEST(QPSend, OfALittleMoreThanALongestSegmentIsCutInEqualOnes) {
+  constexpr std::size_t kMulpdu = 60000, kOctets = 64 * 1024 + 1;
+  const auto segments_of = [](std::size_t emss, int messages) {
+    Pair pair({}, End::stream(Role::Initiator), emss);
+    const Region source = pair.a.region(kOctets), target = pair.b.region(kOctets);
+    for (int i = 0; i < messages; ++i) {
+      pair.a.send({source.sge()});
+      pair.b.receive({target.sge()});
+    }
+    std::vector<std::size_t> lengths;
+    const Bytes octets = pair.a.transmit_all();
+    for (const Bytes& segment : ulpdus(octets)) lengths.push_back(segment.size() - 18);
+    pair.b.deliver(octets);
+    EXPECT_EQ(pair.b.queues.received.size(), static_cast<std::size_t>(messages));
+    return lengths;
+  };
+  const std::size_t emss = wire::fpdu_octets(kMulpdu);
+  EXPECT_EQ(segments_of(emss, 1), (std::vector<std::size_t>{kOctets / 2 + 1, kOctets / 2}));
+  // What others wait behind leaves in as few octets as can be, as does what is cut to packets.
+  const std::size_t most = wire::mulpdu(emss, false) - 18;
+  EXPECT_EQ(segments_of(emss, 2),
+            (std::vector<std::size_t>{most, kOctets - most, kOctets / 2 + 1, kOctets / 2}));
+  EXPECT_EQ(segments_of(8948, 1).front(), wire::mulpdu(8948, false) - 18);
+}
+
 //= DDP-12 DDP-11 RDM-16
 TEST(QPSend, IsDeliveredOnceWithItsLastSegment) {
   End b;

@@ -36,6 +36,7 @@ struct ReceiveBuffer {
 struct TransmitBuffer {
   std::size_t sent = 0;   ///< octets of the batch that the transport took
   std::size_t total = 0;  ///< octets of the batch
+  std::size_t share = 0;  ///< octets that are given to the transport at once, at most
   std::array<core::Piece, kTransmitPieces> pieces;
   std::size_t piece_count = 0;
   std::array<iovec, kTransmitPieces> vectors;

@@ -27,6 +27,7 @@ class ConnectionOwner {
   virtual core::Mover& mover() = 0;
   virtual Instant now() const = 0;
   virtual void refresh_now() = 0;
+  virtual Instant read_clock() = 0;
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
   virtual void handle_interest(Connection&) = 0;
   virtual void handle_deadline(Connection&) = 0;
@@ -173,6 +174,8 @@ class Connection {
   void handle_hang_up(HangUp hang_up);
   void handle_stream_ready(HangUp hang_up);
   void transmit_more();
+  std::size_t share_of_batch();
+  void note_sent();
   bool wants_batch() const;
   void settle();
   void set_addresses(device::ConnectionEvent& event) const;
@@ -253,7 +256,10 @@ class Connection {
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   bool heard_ = false;                ///< something was received since the last batch
-  bool answered_ = false;             ///< and before that one, since the one before it
+  struct {
+    Instant began, ended;
+    Duration took{};
+  } last_answer_;                          ///< the last batch that might leave in shares
   std::size_t turn_octets_ = 0;            ///< received since this connection's turn began
   struct {
     std::uint32_t large_writes = 0, produced = 0;  ///< of the QP, and by its receive CQ

@@ -22,9 +22,9 @@ constexpr std::size_t kBatchesLentFreely = 16;
 /// TCP's packets are a little longer than this at most, where nothing makes them shorter: within
 /// a host.
 constexpr std::size_t kPacketOctets = 65'000;
-/// An answer of so many packets at most leaves in equal shares.
+/// What has so many packets at most may leave in equal shares.
 constexpr std::size_t kSharesMax = 3;
-/// A share is so much longer, so that it ends behind an FPDU and not before its CRC.
+/// A share is so much longer, so that of FPDUs as long as it one ends within it, CRC and all.
 constexpr std::size_t kShareMore = 64;
 /// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
 constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
@@ -32,16 +32,6 @@ constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
 /// thousands of connections each has a request in so long a time, and would ask for each.
 constexpr std::size_t kEmssWeightMin = 64 * 1024;
 constexpr std::size_t kEmssBatchWeight = 4 * 1024;
-
-/// A batch that answers what was just received, as the one before it did, is waited for, by a
-/// receiver that has nothing else to do. In equal shares, and not a packet and a short one behind
-/// it, the one is copied there while the other is copied here. Where the MSS makes packets, each
-/// begins with an FPDU, and stays so. Returns how long a share is.
-std::size_t share_of_answer(std::size_t octets, std::size_t emss) {
-  const std::size_t shares = (octets - 1) / kPacketOctets + 1;
-  const bool whole = shares == 1 || shares > kSharesMax || emss < kPacketOctets / 2;
-  return whole ? octets : octets / shares + kShareMore;
-}
 
 /// Ends the list where it has that many octets. Returns how many entries are left of it.
 std::size_t shorten(std::span<iovec> list, std::size_t octets) {
@@ -83,6 +73,7 @@ void Connection::transmit() {
     batch_->total = batch.octets();
     emss_weight_ += static_cast<std::uint32_t>(batch_->total + kEmssBatchWeight);
     batch_->piece_count = batch.pieces().size();
+    batch_->share = share_of_batch();
     if (batch_->total == 0) {
       owner_.transmit_buffers().give_back(std::move(batch_));
       break;
@@ -100,6 +91,26 @@ void Connection::transmit() {
     owner_.report_async(device::AsyncEventKind::SendsDrained, *qp_);
   }
   settle();
+}
+
+/// How much of the batch leaves at once. In equal shares, and not a packet and a short one behind
+/// it, the one is copied there while the other is copied here, if the peer has nothing else to do:
+/// so it is where we answer and had waited for longer than we send. Where the MSS makes packets,
+/// each begins with an FPDU, and stays so.
+std::size_t Connection::share_of_batch() {
+  const bool heard = std::exchange(heard_, false);
+  const std::size_t octets = batch_->total;
+  const std::size_t shares = (octets + kPacketOctets - 1) / kPacketOctets;
+  if (shares < 2 || shares > kSharesMax || emss_ < kPacketOctets / 2) return octets;
+  last_answer_.began = owner_.read_clock();
+  const bool waited = last_answer_.began - last_answer_.ended > last_answer_.took;
+  return heard && waited ? octets / shares + kShareMore : octets;
+}
+
+void Connection::note_sent() {
+  if (last_answer_.ended > last_answer_.began) return;
+  last_answer_.ended = owner_.read_clock();
+  last_answer_.took = last_answer_.ended - last_answer_.began;
 }
 
 bool Connection::wants_batch() const {
@@ -132,11 +143,6 @@ void Connection::refresh_emss(bool is_short) {
 
 /// Sends the rest of the batch. True: all of it went, and the buffer is returned.
 bool Connection::send_pending() {
-  const bool heard = std::exchange(heard_, false);
-  const bool answers = std::exchange(answered_, heard) && heard;
-  const std::size_t share = answers && batch_->total > kPacketOctets
-                                ? share_of_answer(batch_->total, emss_)
-                                : batch_->total;
   while (batch_->sent < batch_->total) {
     std::size_t skip = batch_->sent;
     std::size_t count = 0;
@@ -149,7 +155,9 @@ bool Connection::send_pending() {
                                   piece.octets - skip};
       skip = 0;
     }
-    if (share < batch_->total) count = shorten({batch_->vectors.data(), count}, share);
+    if (batch_->share < batch_->total) {
+      count = shorten({batch_->vectors.data(), count}, batch_->share);
+    }
     const IOResult r = stream_->send(std::span(batch_->vectors).first(count));
     core::QP& core = qp_->core();
     switch (r.kind) {
@@ -174,6 +182,7 @@ bool Connection::send_pending() {
         return false;
     }
   }
+  note_sent();
   owner_.transmit_buffers().give_back(std::move(batch_));
   return true;
 }

@@ -9,6 +9,10 @@ namespace weft::core {
 /// for a Write it has to, finds so much in its first-level cache when it has checked it. What it
 /// can receive in place is the better for being long.
 constexpr std::uint32_t kCheckedWriteOctetsMax = 32 * 1024;
+/// Longer segments than packets have: within a host.
+constexpr std::uint32_t kLongSegmentOctetsMin = 32 * 1024;
+/// More are not cut in equal ones: the last of them is no great part.
+constexpr std::uint32_t kEqualSegmentsMax = 3;
 
 // Makes the next WR ready for its first segment. False: none, or a fence, the ORD, the consumer or
 // an error holds it. Local invalidations and binds take effect here and the search goes on.
@@ -137,14 +141,14 @@ std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
   return stream_.crc ? std::min(room, kCheckedWriteOctetsMax) : room;
 }
 
-// A Send of a little more than a longest FPDU, with nothing behind it, is cut in equal ones, so
+// A Send of a little more than a longest FPDU, with nothing else open, is cut in equal ones, so
 // that the peer can check and place the one while the other is on its way. Where FPDUs are packets,
 // each fills one.
 std::uint32_t QP::send_octets_max(const OpenWork& work, std::uint32_t room) const {
-  const bool one = work.octets <= room || room <= kCheckedWriteOctetsMax;
-  if (one || open_work_.size() > 1 || queues_.send_pending()) return room;
-  const std::uint32_t segments = (work.octets - 1) / room + 1;
-  return (work.octets - 1) / segments + 1;
+  const std::uint32_t segments = work.octets / room + (work.octets % room != 0 ? 1 : 0);
+  const bool few = segments > 1 && segments <= kEqualSegmentsMax && room >= kLongSegmentOctetsMin;
+  if (!few || open_work_.size() > 1 || queues_.send_pending()) return room;
+  return work.octets / segments + (work.octets % segments != 0 ? 1 : 0);
 }
 
 // The checks before the first octet leaves. Lengths of 0 are not checked (verbs draft §7).

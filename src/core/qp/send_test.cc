@@ -81,28 +81,30 @@ TEST(QPSend, IsCutAtTheMULPDUAndScattered) {
 
 //= DDP-04 DDP-07
 TEST(QPSend, OfALittleMoreThanALongestSegmentIsCutInEqualOnes) {
-  constexpr std::size_t kMulpdu = 60000, kOctets = 64 * 1024 + 1;
-  const auto segments_of = [](std::size_t emss, int messages) {
+  using Lengths = std::vector<std::size_t>;
+  const auto segments_of = [](std::size_t octets, std::size_t emss, std::size_t messages) {
     Pair pair({}, End::stream(Role::Initiator), emss);
-    const Region source = pair.a.region(kOctets), target = pair.b.region(kOctets);
-    for (int i = 0; i < messages; ++i) {
+    const Region source = pair.a.region(octets), target = pair.b.region(octets);
+    for (std::size_t i = 0; i < messages; ++i) {
       pair.a.send({source.sge()});
       pair.b.receive({target.sge()});
     }
-    std::vector<std::size_t> lengths;
-    const Bytes octets = pair.a.transmit_all();
-    for (const Bytes& segment : ulpdus(octets)) lengths.push_back(segment.size() - 18);
-    pair.b.deliver(octets);
-    EXPECT_EQ(pair.b.queues.received.size(), static_cast<std::size_t>(messages));
+    Lengths lengths;
+    const Bytes sent = pair.a.transmit_all();
+    for (const Bytes& segment : ulpdus(sent)) lengths.push_back(segment.size() - 18);
+    pair.b.deliver(sent);
+    EXPECT_EQ(pair.b.queues.received.size(), messages);
     return lengths;
   };
-  const std::size_t emss = wire::fpdu_octets(kMulpdu);
-  EXPECT_EQ(segments_of(emss, 1), (std::vector<std::size_t>{kOctets / 2 + 1, kOctets / 2}));
-  // What others wait behind leaves in as few octets as can be, as does what is cut to packets.
-  const std::size_t most = wire::mulpdu(emss, false) - 18;
-  EXPECT_EQ(segments_of(emss, 2),
-            (std::vector<std::size_t>{most, kOctets - most, kOctets / 2 + 1, kOctets / 2}));
-  EXPECT_EQ(segments_of(8948, 1).front(), wire::mulpdu(8948, false) - 18);
+  const std::size_t emss = wire::fpdu_octets(60000), most = wire::mulpdu(emss, false) - 18;
+  EXPECT_EQ(segments_of(most, emss, 1), Lengths{most});
+  EXPECT_EQ(segments_of(most + 1, emss, 1), (Lengths{most / 2 + 1, most / 2}));
+  EXPECT_EQ(segments_of(3 * most - 3, emss, 1), Lengths(3, most - 1));
+  // Of many the last is no great part; what is cut to packets fills them.
+  EXPECT_EQ(segments_of(3 * most + 1, emss, 1), (Lengths{most, most, most, 1}));
+  EXPECT_EQ(segments_of(3 * 8948, 8948, 1).front(), wire::mulpdu(8948, false) - 18);
+  // What others wait behind leaves in as few octets as can be.
+  EXPECT_EQ(segments_of(most + 1, emss, 2), (Lengths{most, 1, most / 2 + 1, most / 2}));
 }
 
 //= DDP-12 DDP-11 RDM-16

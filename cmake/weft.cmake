@@ -30,7 +30,7 @@ if(WEFT_SANITIZE)
   add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${WEFT_SANITIZE})
   if(WEFT_SANITIZE MATCHES "undefined")
-    # It looks whether memory is readable by writing it to a pipe, whose descriptors take the numbers
+    # It looks whether memory is readable by writing it to a pipe, whose descriptors take numbers
     # that a program under test has just closed and counts on.
     add_compile_options(-fno-sanitize=vptr)
   endif()

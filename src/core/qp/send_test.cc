@@ -103,8 +103,8 @@ TEST(QPSend, OfALittleMoreThanALongestSegmentIsCutInEqualOnes) {
   // Of many the last is no great part; what is cut to packets fills them.
   EXPECT_EQ(segments_of(3 * most + 1, emss, 1), (Lengths{most, most, most, 1}));
   EXPECT_EQ(segments_of(3 * 8948, 8948, 1).front(), wire::mulpdu(8948, false) - 18);
-  // What others wait behind leaves in as few octets as can be.
-  EXPECT_EQ(segments_of(most + 1, emss, 2), (Lengths{most, 1, most / 2 + 1, most / 2}));
+  // Among others it leaves in as few octets as can be.
+  EXPECT_EQ(segments_of(most + 1, emss, 2), (Lengths{most, 1, most, 1}));
 }
 
 //= DDP-12 DDP-11 RDM-16

@@ -107,8 +107,9 @@ std::size_t Connection::share_of_batch() {
   return heard && waited ? octets / shares + kShareMore : octets;
 }
 
+/// A whole batch went; only of those that might leave in shares it matters when.
 void Connection::note_sent() {
-  if (last_answer_.ended > last_answer_.began) return;
+  if (last_answer_.began <= last_answer_.ended) return;
   last_answer_.ended = owner_.read_clock();
   last_answer_.took = last_answer_.ended - last_answer_.began;
 }

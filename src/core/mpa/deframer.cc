@@ -209,6 +209,15 @@ std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> Deframer::next(const Octet
   return ArrivedFPDU{octets, UlpduCursor(arrived, position_, markers_, *ulpdu)};
 }
 
+bool Deframer::next_whole(Octets arrived, ArrivedFPDU& fpdu) const {
+  if (markers_ || arrived.size() < wire::kUlpduLengthOctets) return false;
+  const std::size_t ulpdu = load_be16(arrived.data());
+  const std::size_t octets = wire::fpdu_octets(ulpdu);
+  if (arrived.size() < octets || !agrees(arrived.first(octets))) return false;
+  fpdu = {octets, UlpduCursor(arrived.subspan(wire::kUlpduLengthOctets, ulpdu))};
+  return true;
+}
+
 bool Deframer::agrees(Octets fpdu) const {
   //= MPA-28
   if (failed_) return false;

@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "base/octet_list.h"
 #include "core/host.h"
+#include "wire/ddp.h"
 #include "wire/fpdu.h"
 #include "wire/terminate.h"
 
@@ -21,6 +22,8 @@ class UlpduCursor {
   /// `position`: stream position of the first octet of `fpdu`, with which the list begins (a
   /// leading marker included). `ulpdu_octets` octets of ULPDU follow the length field.
   UlpduCursor(OctetList fpdu, std::uint32_t position, bool markers, std::size_t ulpdu_octets);
+  /// Of a stream without markers: the whole ULPDU, in one run.
+  explicit UlpduCursor(Octets ulpdu) : here_(ulpdu), left_(ulpdu.size()) {}
 
   std::size_t octets_left() const { return left_; }
   /// The next contiguous piece, at most octets_max octets; empty only when nothing is left.
@@ -34,7 +37,12 @@ class UlpduCursor {
   /// The same without passing them.
   void peek(MutableOctets out) const {
     if (markers_ || out.size() > here_.size()) return UlpduCursor(*this).copy(out);
-    std::memcpy(out.data(), here_.data(), out.size());
+    // As a rule that is the longest DDP header, which takes three moves where its length is known.
+    if (out.size() == wire::kDDPHeaderOctetsMax) {
+      std::memcpy(out.data(), here_.data(), wire::kDDPHeaderOctetsMax);
+    } else {
+      std::memcpy(out.data(), here_.data(), out.size());
+    }
   }
   /// Passes so many octets (octets_left() must be at least that).
   void skip(std::size_t octets);
@@ -90,7 +98,10 @@ class Deframer {
   /// moves by consume(). `summed`: of the FPDU at the front, if it is whole.
   std::variant<ArrivedFPDU, FPDUNeeds, wire::TermError> next(const OctetList& arrived,
                                                              const Summed& summed = {});
-  /// Passes an FPDU that next() returned, or that agrees().
+  /// What next() would say of an FPDU that is all in this one run, in a stream without markers, and
+  /// that nothing is wrong with. False: next() has to look.
+  bool next_whole(Octets arrived, ArrivedFPDU& fpdu) const;
+  /// Passes an FPDU that next() or next_whole() found, or that agrees().
   void consume(std::size_t stream_octets) {
     position_ += static_cast<std::uint32_t>(stream_octets);
   }

@@ -62,6 +62,18 @@ Bytes drain(UlpduCursor cursor, std::mt19937_64& random) {
   return all;
 }
 
+/// What lies in one run, without markers and faults, next_whole() finds as next() did, and nothing
+/// else.
+void expect_same_whole(const Deframer& deframer, const Bytes& rest, bool markers,
+                       const ArrivedFPDU* found) {
+  ArrivedFPDU whole;
+  ASSERT_EQ(deframer.next_whole(rest, whole), found != nullptr && !markers);
+  if (found == nullptr || markers) return;
+  EXPECT_EQ(whole.stream_octets, found->stream_octets);
+  std::mt19937_64 same(1), seed(1);
+  EXPECT_EQ(drain(whole.ulpdu, same), drain(found->ulpdu, seed));
+}
+
 /// Runs a whole stream that is there at once, in parts of at most part_octets_max octets.
 Outcome receive(Deframer& deframer, const Bytes& stream, std::size_t part_octets_max,
                 std::uint64_t seed = 1) {
@@ -73,6 +85,7 @@ Outcome receive(Deframer& deframer, const Bytes& stream, std::size_t part_octets
     const std::vector<Bytes> parts = split(rest, part_octets_max, random);
     const std::vector<Octets> views = spans(parts);
     const auto result = deframer.next(OctetList{views});
+    expect_same_whole(deframer, rest, deframer.has_markers(), std::get_if<ArrivedFPDU>(&result));
     if (const auto* error = std::get_if<TermError>(&result)) {
       outcome.error = *error;
       return outcome;

@@ -159,6 +159,28 @@ Framed Framer::append(TransmitBatch& batch, Octets header, std::span<const Paylo
   return framed;
 }
 
+std::uint8_t* Framer::begin(TransmitBatch& batch, std::size_t ulpdu_octets) {
+  weft_assert(writes_through() && ulpdu_octets >= 1 && ulpdu_octets <= wire::kMulpduMax);
+  if (batch.full()) return nullptr;
+  std::uint8_t* const start = batch.reserve(wire::fpdu_octets(ulpdu_octets));
+  if (start == nullptr) return nullptr;
+  store_be16(start, static_cast<std::uint16_t>(ulpdu_octets));
+  return start + wire::kUlpduLengthOctets;
+}
+
+void Framer::finish(std::uint8_t* ulpdu, std::size_t octets) {
+  std::uint8_t* const start = ulpdu - wire::kUlpduLengthOctets;
+  const std::size_t size = wire::fpdu_octets(octets);
+  std::uint8_t* const crc_place = start + size - wire::kCRCOctets;
+  //= MPA-06
+  for (std::uint8_t* pad = ulpdu + octets; pad != crc_place; ++pad) *pad = 0;
+  //= MPA-13
+  //= MPA-15
+  const Octets covered(start, size - wire::kCRCOctets);
+  store_crc(crc_place, crc_ ? crc32c_finish(mover_->crc_extend(kCRC32CStart, covered)) : 0);
+  position_ += static_cast<std::uint32_t>(size);
+}
+
 // What append_plain() makes of payload of which nothing is sent from where it lies: one run of
 // staging, filled front to back.
 Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {

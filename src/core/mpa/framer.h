@@ -43,6 +43,14 @@ class Framer {
   /// stream position and lets the CRC cover them.
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece> payload,
                 bool snapshot);
+  /// An FPDU whose ULPDU of so many octets, 1..kMulpduMax, the caller writes where this says, and
+  /// then calls finish(). Null: the batch is full, and as before the call. Only if
+  /// writes_through().
+  std::uint8_t* begin(TransmitBatch&, std::size_t ulpdu_octets);
+  /// It is written there: PAD, CRC.
+  void finish(std::uint8_t* ulpdu, std::size_t octets);
+  /// No markers: the octets of an FPDU lie side by side.
+  bool writes_through() const { return !markers_; }
   /// Appends FPDUs that go on where one with `header`, a DDP header alone, and `octets` octets of
   /// payload ended: the number that the header ends with (TO; MO, in front of it MSN) goes up by
   /// `octets` from one to the next. Their payload lies in registered memory from `payload` on.

@@ -109,6 +109,41 @@ TEST(Framer, PayloadThatIsCopiedLooksLikePayloadThatIsReferencedWhateverItsLengt
   }
 }
 
+//= MPA-06
+//= MPA-13
+TEST(Framer, WhatIsWrittenInItsPlaceLooksLikeWhatIsAppended) {
+  for (const bool crc : {true, false}) {
+    Sender written(false, crc), appended(false, crc);
+    EXPECT_TRUE(written.framer.writes_through());
+    for (std::size_t octets = 1; octets < 70; ++octets) {
+      Bytes ulpdu(octets);
+      for (std::size_t i = 0; i < octets; ++i) ulpdu[i] = static_cast<std::uint8_t>(i * 7 + 1);
+      // What an earlier FPDU left in staging shows in no PAD.
+      std::fill(written.staging.begin(), written.staging.end(), 0xee);
+      written.batch.clear();
+      std::uint8_t* const at = written.framer.begin(written.batch, octets);
+      ASSERT_NE(at, nullptr);
+      std::copy(ulpdu.begin(), ulpdu.end(), at);
+      written.framer.finish(at, octets);
+      EXPECT_EQ(to_hex(octets_of(written.batch)), to_hex(appended.fpdu(ulpdu))) << octets;
+      EXPECT_EQ(written.framer.position(), appended.framer.position());
+    }
+  }
+  EXPECT_FALSE(Sender(true, true).framer.writes_through());
+}
+
+TEST(Framer, WhereThereIsNoRoomNothingIsBegun) {
+  Sender sender(false, true);
+  Bytes staging(100);
+  TransmitBatch small(staging, sender.pieces, 1000), full(staging, sender.pieces, 10);
+  EXPECT_EQ(sender.framer.begin(small, 95), nullptr);
+  EXPECT_EQ(small.octets(), 0u);
+  ASSERT_NE(sender.framer.begin(full, 20), nullptr);
+  const std::size_t octets = full.octets();
+  EXPECT_EQ(sender.framer.begin(full, 20), nullptr);
+  EXPECT_EQ(full.octets(), octets);
+}
+
 TEST(Framer, ReferencesLongPayloadInPlaceAndCopiesShort) {
   Sender sender(false, true, 100);
   const Bytes header(14, 0xc1), shorter(99, 1), longer(100, 2);

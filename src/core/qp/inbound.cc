@@ -24,6 +24,7 @@ class Remaining {
  public:
   explicit Remaining(const OctetList& arrived) : list_(arrived) {}
   const OctetList& list() const { return list_; }
+  Octets front() const { return list_.parts.empty() ? Octets() : list_.parts.front(); }
   bool complete() const { return beyond_.empty(); }
 
   void consume(std::size_t octets) {
@@ -85,18 +86,23 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
       received.consumed = octets;
       return received;
     }
-    auto found = deframer_.next(remaining.list(), landed_);
-    if (const auto* needs = std::get_if<FPDUNeeds>(&found)) {
-      if (remaining.complete()) received.wanted = needs->octets_total;
-      return received;
+    const Octets front = remaining.front();
+    ArrivedFPDU fpdu;
+    // Mostly it is all there, in one run, and nothing is wrong with it.
+    if (landed_.octets != 0 || !deframer_.next_whole(front, fpdu)) {
+      auto found = deframer_.next(remaining.list(), landed_);
+      if (const auto* needs = std::get_if<FPDUNeeds>(&found)) {
+        if (remaining.complete()) received.wanted = needs->octets_total;
+        return received;
+      }
+      if (const auto* error = std::get_if<wire::TermError>(&found)) {
+        //= DDP-14, DDP-18
+        // The layers below only report; what becomes of the stream is decided here.
+        protocol_error(*error, nullptr, now);
+        continue;
+      }
+      fpdu = *std::get_if<ArrivedFPDU>(&found);
     }
-    if (const auto* error = std::get_if<wire::TermError>(&found)) {
-      //= DDP-14, DDP-18
-      // The layers below only report; what becomes of the stream is decided here.
-      protocol_error(*error, nullptr, now);
-      continue;
-    }
-    auto& fpdu = *std::get_if<ArrivedFPDU>(&found);
     if (!first_fpdu_arrived_) {
       first_fpdu_arrived_ = true;
       nudge_at_.reset();
@@ -109,8 +115,10 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
     }
     deframer_.consume(fpdu.stream_octets);
     const std::size_t size = fpdu.stream_octets;
-    const std::size_t run = handle_run(remaining.list().parts.front(), size,
-                                       may_begin(count + 1, received.consumed + size, size));
+    const std::size_t run =
+        front.size() < 2 * size
+            ? 0
+            : handle_run(front, size, may_begin(count + 1, received.consumed + size, size));
     count += run;
     const std::size_t consumed = (run + 1) * size;
     received.consumed += consumed;

@@ -1,5 +1,6 @@
 // Send queue entries: taken, checked, cut into segments.
 #include <algorithm>
+#include <cstring>
 
 #include "core/qp/qp.h"
 
@@ -13,6 +14,8 @@ constexpr std::uint32_t kCheckedWriteOctetsMax = 32 * 1024;
 constexpr std::uint32_t kLongSegmentOctetsMin = 32 * 1024;
 /// More are not cut in equal ones: the last of them is no great part.
 constexpr std::uint32_t kEqualSegmentsMax = 3;
+/// Payload of less is written straight to its place in staging, and summed there.
+constexpr std::uint32_t kShortOctets = 1024;
 
 // Makes the next WR ready for its first segment. False: none, or a fence, the ORD, the consumer or
 // an error holds it. Local invalidations and binds take effect here and the search goes on.
@@ -60,8 +63,10 @@ WorkStatus QP::perform_locally(const OpenWork& work) {
 //= RDM-18
 // Copies the oldest posted WR, whose spans are good only for this call. False: none, or no slot.
 bool QP::take_work() {
+  // Asked for first: mostly there is none behind the one that was taken last.
+  if (open_work_.full() || !queues_.send_pending()) return false;
   SendWR wr;
-  if (open_work_.full() || !queues_.take_send(wr)) return false;
+  if (!queues_.take_send(wr)) return false;
   OpenWork& work = open_work_.push();
   work.id = wr.id;
   work.opcode = wr.opcode;
@@ -161,8 +166,8 @@ WorkStatus QP::check_work(const OpenWork& work) const {
                ? WorkStatus::Success
                : WorkStatus::LocalProtection;
   }
-  // gather() checks what it gathers, and of one segment that is all: no need to look twice.
-  if (work.octets <= segment_octets_max(work)) return WorkStatus::Success;
+  // What is gathered is checked then, and of one segment that is all: no need to look twice.
+  if (is_short(work) || work.octets <= segment_octets_max(work)) return WorkStatus::Success;
   for (std::uint32_t i = 0; i < work.sge_count; ++i) {
     const SGE& sge = work.sges[i];
     if (sge.octets > 0 && !memory_.check(sge.stag, sge.to, sge.octets, kLocalRead, requester())) {
@@ -172,8 +177,51 @@ WorkStatus QP::check_work(const OpenWork& work) const {
   return WorkStatus::Success;
 }
 
+/// Most messages that somebody waits for: one segment, of one piece.
+bool QP::is_short(const OpenWork& work) const {
+  return work.octets < kShortOctets && work.sge_count <= 1 && work.is_plain() &&
+         mulpdu_ >= kShortOctets + wire::kDDPHeaderOctetsMax && framer_.writes_through();
+}
+
+// What transmit_work() does, for these.
+bool QP::transmit_short(TransmitBatch& batch, OpenWork& work, Instant now) {
+  const std::uint8_t* source = work.inline_data.data();
+  if (work.inline_data.empty() && work.octets > 0) {
+    const SGE& sge = work.sges[0];
+    const auto place = memory_.check(sge.stag, sge.to, work.octets, kLocalRead, requester());
+    if (!place) return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
+    source = *place;
+  }
+  const wire::DDPHeader header = work_header(work, work.octets);
+  const std::size_t ulpdu = header.octets() + work.octets;
+  const TransmitBatch::Mark mark = batch.mark();
+  std::uint8_t* const at = framer_.begin(batch, ulpdu);
+  if (at == nullptr) return false;
+  std::uint8_t* const payload = at + header.encode(MutableOctets(at, ulpdu));
+  if (!work.inline_data.empty()) {
+    std::memcpy(payload, source, work.octets);
+  } else if (work.octets > 0 && !mover_.fetch(payload, source, work.octets, nullptr)) {
+    batch.rollback(mark);
+    return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
+  }
+  framer_.finish(at, ulpdu);
+  produced_ += wire::fpdu_octets(ulpdu);
+  work.sent = work.octets;
+  finish_work(work);
+  return true;
+}
+
+// Its last segment was produced.
+void QP::finish_work(OpenWork& work) {
+  if (work.is_send()) send_msn_ = send_msn_.next();
+  work.end_position = produced_;
+  work.phase = WorkPhase::Sent;
+  outbound_ = OutboundMessage::None;
+}
+
 bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   OpenWork& work = open_work_.back();
+  if (is_short(work) && work.sent == 0) return transmit_short(batch, work, now);
   const bool plain = work.is_plain();
   if (!plain) {
     if (work.is_atomic()) return transmit_atomic_request(batch, work);
@@ -212,10 +260,7 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
       work.immediate_next = true;
       return true;
     }
-    if (work.is_send()) send_msn_ = send_msn_.next();
-    work.end_position = produced_;
-    work.phase = WorkPhase::Sent;
-    outbound_ = OutboundMessage::None;
+    finish_work(work);
   }
   return true;
 }

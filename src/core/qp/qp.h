@@ -244,6 +244,9 @@ class QP {
   std::uint32_t segment_octets_max(const OpenWork&) const;
   std::uint32_t send_octets_max(const OpenWork& work, std::uint32_t room) const;
   bool transmit_work(TransmitBatch&, Instant now);
+  bool is_short(const OpenWork&) const;
+  bool transmit_short(TransmitBatch&, OpenWork&, Instant now);
+  void finish_work(OpenWork&);
   void go_on_with_work(TransmitBatch&, OpenWork&, Octets header, std::uint32_t octets);
   bool transmit_read_request(TransmitBatch&, OpenWork&);
   bool transmit_immediate(TransmitBatch&, OpenWork&);

@@ -305,6 +305,37 @@ TEST(QPTerminate, LocalErrorsOfTheSendQueue) {
   }
 }
 
+// What one short segment takes goes by a way of its own.
+TEST(QPTerminate, LocalMemoryOfOneSegmentGone) {
+  for (const bool write : {true, false}) {
+    for (const std::size_t octets : {1, 1023, 1024, 5000}) {
+      for (const bool unmapped : {true, false}) {
+        SCOPED_TRACE(std::to_string(octets) + (write ? " written" : " sent") +
+                     (unmapped ? ", unmapped" : ""));
+        End a;
+        a.bind();
+        const Region region = a.region(octets), good = a.region(8);
+        if (unmapped) {
+          a.mover.unmap(region.data(), octets);
+        } else {
+          ASSERT_TRUE(a.table.deregister(region.stag).ok());
+        }
+        const SendWR before{.opcode = WorkOpcode::Send};
+        a.post(before, {good.sge()}, {});
+        SendWR wr{.opcode = write ? WorkOpcode::Write : WorkOpcode::Send};
+        wr.remote_stag = {7};
+        a.post(wr, {region.sge()}, {});
+        const auto left = ulpdus(a.transmit_all());
+        ASSERT_EQ(left.size(), 2u);
+        EXPECT_EQ(left[0].size(), 18u + 8);
+        EXPECT_EQ(left[1], terminate(0x0000));
+        EXPECT_EQ(statuses(a.queues.sent),
+                  (std::vector{WorkStatus::Success, WorkStatus::LocalProtection}));
+      }
+    }
+  }
+}
+
 // Memory that was good when the WR started and is gone when a later segment is built.
 TEST(QPTerminate, LocalMemoryGoneInTheMiddle) {
   for (const bool unmapped : {true, false}) {

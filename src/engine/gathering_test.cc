@@ -1,6 +1,9 @@
 // Posts that wait for the posts behind them: which may, and that none waits in vain.
 #include "engine/gathering.h"
 
+#include <array>
+#include <vector>
+
 #include "engine/testing/side.h"
 
 namespace weft::engine {
@@ -15,54 +18,125 @@ constexpr device::Posted kFirst{.entries = 1, .open = 0, .octets = 8};
 constexpr device::Posted kAmongOthers{.entries = 1, .open = 4, .octets = 8};
 constexpr std::uint64_t kBatchOctets = 512 * 1024;
 
-std::uint32_t count_barred(Gathering& gathering) {
+std::uint32_t count_barred(Gathering& gathering, Company& company) {
   std::uint32_t count = 0;
-  while (!gathering.may_wait(kAmongOthers, 0)) ++count;
-  gathering.handle_served(false);
+  while (!gathering.may_wait(kAmongOthers, 0, 0, company)) ++count;
+  gathering.handle_served(false, company);
   return count;
 }
 
 TEST(GatheringTest, SmallPostsWaitUntilThereAreAHundredOrSo) {
   Gathering gathering;
+  Company company;
   int count = 1;
-  while (gathering.may_wait(kAmongOthers, 0)) ++count;
+  while (gathering.may_wait(kAmongOthers, 0, 0, company)) ++count;
   EXPECT_GT(count, 64);
   EXPECT_LT(count, 256);
 }
 
 TEST(GatheringTest, LargePostsWaitUntilTheyFillABatch) {
   Gathering gathering;
-  EXPECT_TRUE(gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets / 2}, 0));
-  EXPECT_FALSE(gathering.may_wait({.entries = 1, .open = 5, .octets = kBatchOctets / 2}, 0));
-  gathering.handle_served(false);
-  EXPECT_FALSE(gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets}, 0));
+  Company company;
+  EXPECT_TRUE(
+      gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets / 2}, 0, 0, company));
+  EXPECT_FALSE(
+      gathering.may_wait({.entries = 1, .open = 5, .octets = kBatchOctets / 2}, 0, 0, company));
+  gathering.handle_served(false, company);
+  EXPECT_FALSE(
+      gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets}, 0, 0, company));
 }
 
 TEST(GatheringTest, WhoIsForgottenAgainAndAgainSoonHardlyEverWaits) {
   Gathering gathering;
   std::uint32_t before = 500;
   for (int i = 0; i < 8; ++i) {
-    ASSERT_TRUE(gathering.may_wait(kAmongOthers, 0));
-    gathering.handle_served(true);
+    Company company;
+    ASSERT_TRUE(gathering.may_wait(kAmongOthers, 0, 0, company));
+    gathering.handle_served(true, company);
     // count_barred ends with a post that did not wait in vain, which is forgiven half.
-    const std::uint32_t barred = count_barred(gathering);
+    const std::uint32_t barred = count_barred(gathering, company);
     EXPECT_GE(barred, before);
     before = barred;
-    ASSERT_TRUE(gathering.may_wait(kAmongOthers, 0));
-    gathering.handle_served(true);
-    before = count_barred(gathering);
+    ASSERT_TRUE(gathering.may_wait(kAmongOthers, 0, 0, company));
+    gathering.handle_served(true, company);
+    before = count_barred(gathering, company);
     EXPECT_GE(before, barred);
   }
 }
 
 TEST(GatheringTest, AMillionIsTheMost) {
   Gathering gathering;
+  Company company;
   for (int i = 0; i < 40; ++i) {
-    while (!gathering.may_wait(kAmongOthers, 0)) {
+    while (!gathering.may_wait(kAmongOthers, 0, 0, company)) {
     }
-    gathering.handle_served(true);
+    gathering.handle_served(true, company);
   }
-  EXPECT_LE(count_barred(gathering), 1u << 20);
+  EXPECT_LE(count_barred(gathering, company), 1u << 20);
+}
+
+/// Posts once, and is served before it posts again. Did it wait?
+bool waits_alone(Gathering& gathering, Company& company, std::uint32_t empty_polls) {
+  const bool waits = gathering.may_wait(kAmongOthers, 0, empty_polls, company);
+  gathering.handle_served(false, company);
+  return waits;
+}
+
+TEST(CompanyTest, WhoseWaitNobodyJoinsDoesNotWaitForAThousandPosts) {
+  std::array<Gathering, 4> gatherings;  // of as many QPs
+  Company company;
+  std::uint32_t polls = 0, waited = 0, left = 0;
+  for (; waits_alone(gatherings[waited % 4], company, ++polls); ++waited) ASSERT_LT(waited, 100u);
+  while (!waits_alone(gatherings[left % 4], company, ++polls)) ++left;
+  EXPECT_EQ(waited, 16u);
+  EXPECT_EQ(left, 1023u);
+}
+
+TEST(CompanyTest, OneThatIsJoinedNowAndThenGoesOnWaiting) {
+  Gathering gathering;
+  Company company;
+  std::uint32_t polls = 0;
+  for (int round = 0; round < 50; ++round) {
+    for (int i = 0; i < 15; ++i) ASSERT_TRUE(waits_alone(gathering, company, ++polls)) << round;
+    ASSERT_TRUE(gathering.may_wait(kAmongOthers, 0, ++polls, company));
+    ASSERT_TRUE(waits_alone(gathering, company, polls));
+  }
+}
+
+/// Of a stream beside many answers, of its own QP or of others.
+TEST(CompanyTest, PostsThatFollowEachOtherWaitSoonWhateverElseWaitsAlone) {
+  for (const std::size_t qps : {1, 2, 100}) {
+    std::vector<Gathering> gatherings(qps);
+    Company company;
+    std::uint32_t polls = 0;
+    for (int round = 0; round < 100; ++round) {
+      for (std::size_t i = 0; i < 100; ++i) {
+        waits_alone(gatherings[qps - 1 - i % qps], company, ++polls);
+      }
+      ++polls;
+      int waited = 0;
+      for (int i = 0; i < 64; ++i) {
+        waited += gatherings[0].may_wait(kAmongOthers, 0, polls, company) ? 1 : 0;
+      }
+      EXPECT_GE(waited, 59) << qps << ", " << round;
+      gatherings[0].handle_served(false, company);
+    }
+  }
+}
+
+TEST(CompanyTest, WhatFillsABatchSaysNothing) {
+  Gathering gathering;
+  Company company;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(
+        gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets}, 0, 0, company));
+    gathering.handle_served(false, company);
+    EXPECT_TRUE(
+        gathering.may_wait({.entries = 1, .open = 4, .octets = kBatchOctets / 2}, 0, 0, company));
+    EXPECT_FALSE(
+        gathering.may_wait({.entries = 1, .open = 5, .octets = kBatchOctets / 2}, 0, 0, company));
+    gathering.handle_served(false, company);
+  }
 }
 
 /// A server with receives, and a client whose posts say what they like.

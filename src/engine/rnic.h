@@ -287,6 +287,7 @@ class Rnic final : public device::Device,
   std::atomic<bool> srq_rung_{false};
   std::atomic<bool> watched_{false};
   std::atomic<std::uint32_t> gathered_{0};
+  Company company_;
   bool forgotten_ = false;  ///< what is being served waited in vain
   std::atomic<std::uint32_t> empty_polls_{0};
   std::atomic<std::uint32_t> consumer_entries_{0};

@@ -103,7 +103,7 @@ void Rnic::serve_now(QueuePair& qp) {
 }
 
 void Rnic::serve(QueuePair& qp) {
-  qp.gathering.handle_served(forgotten_);
+  qp.gathering.handle_served(forgotten_, company_);
   if (qp.searching || qp.core().peer_gone()) {
     tick();
     rendezvous_.handle_work(qp);
@@ -137,9 +137,8 @@ bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
   if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
     return false;
   }
-  if (!qp.gathering.may_wait(posted, qp.send_cq().armings() + qp.receive_cq().armings())) {
-    return false;
-  }
+  const std::uint32_t armings = qp.send_cq().armings() + qp.receive_cq().armings();
+  if (!qp.gathering.may_wait(posted, armings, empty_polls(), company_)) return false;
   // Not a read-modify-write: nobody counts, it only has to change.
   gathered_.store(gathered_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;

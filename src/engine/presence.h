@@ -1,6 +1,7 @@
 // Whether the program keeps polling, or goes away between its polls.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -13,23 +14,39 @@ namespace weft::engine {
 class Presence {
  public:
   /// Away is who polls so late.
-  static constexpr Duration kAway = std::chrono::microseconds(500);
+  static constexpr Duration kAway = std::chrono::milliseconds(2);
+  /// So is who comes later than this for more of the time than one part in so many: it computes
+  /// between its polls, and would keep its peers waiting again and again.
+  static constexpr Duration kLate = std::chrono::microseconds(500);
+  static constexpr std::int64_t kLateShare = 16;
+  /// Who was not away for so long stays. Eight times what it can keep its peers waiting for when it
+  /// goes away then (Nap::kPushed).
+  static constexpr Duration kLong = std::chrono::milliseconds(40);
 
-  void note(Instant now) {
-    const std::int64_t before = at_ns_.load(std::memory_order_relaxed);
-    at_ns_.store(now.ns, std::memory_order_relaxed);
-    if (now.ns - before > kAway.count()) {
-      times_away_.store(times_away() + 1, std::memory_order_relaxed);
+  /// True: it stays.
+  bool note(Instant now) {
+    const std::int64_t gap = now.ns - at_ns_.load(std::memory_order_relaxed);
+    late_ns_ -= std::min(late_ns_, gap / kLateShare);
+    if (gap > kLate.count()) late_ns_ += gap;
+    if (is_away(now) || late_ns_ > kAway.count()) {
+      late_ns_ = 0;
+      since_ns_.store(now.ns, std::memory_order_relaxed);
     }
+    at_ns_.store(now.ns, std::memory_order_relaxed);
+    return stays(now);
   }
-  std::uint32_t times_away() const { return times_away_.load(std::memory_order_relaxed); }
-  bool is_here(Instant now) const {
-    return now.ns - at_ns_.load(std::memory_order_relaxed) <= kAway.count();
+  bool stays(Instant now) const {
+    return !is_away(now) && now.ns - since_ns_.load(std::memory_order_relaxed) >= kLong.count();
   }
 
  private:
+  bool is_away(Instant now) const {
+    return now.ns - at_ns_.load(std::memory_order_relaxed) > kAway.count();
+  }
+
   std::atomic<std::int64_t> at_ns_{0};
-  std::atomic<std::uint32_t> times_away_{0};
+  std::atomic<std::int64_t> since_ns_{0};
+  std::int64_t late_ns_ = 0;  ///< of who notes
 };
 
 }  // namespace weft::engine

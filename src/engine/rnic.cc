@@ -77,7 +77,10 @@ Result<void> Rnic::start() {
   if (const Result<void> opened = poller_.open(); !opened) return opened;
   GuardedMover::install_handler();
   tick();
-  if (settings_.engine == Placement::Thread) thread_ = std::make_unique<ThreadHolder>(*this);
+  if (settings_.engine == Placement::Thread) {
+    nap_.open();
+    thread_ = std::make_unique<ThreadHolder>(*this);
+  }
   return {};
 }
 

@@ -217,7 +217,8 @@ void Rnic::poll_directly(device::CQNumber empty) {
     return;
   }
   tick();
-  presence_.note(now_);
+  // All that a look of the progress thread would bring is done here.
+  if (presence_.note(now_)) nap_.push(now_);
   std::array<epoll_event, 64> events;
   const bool alone = settings_.engine == Placement::Inline;
   serve_ready(alone ? poller_.wait(0, events) : poller_.look(events));

@@ -55,7 +55,10 @@ bool Rnic::begin_sleep() {
     if (rung()) Entry::try_enter(*this, [](Rnic&) {});
     end_watch();
     // Another thread posts, and only the progress thread looks after what it leaves lying.
-    if (watched()) return false;
+    if (watched()) {
+      nap_.interrupt();  // which had been told that this one sleeps in here
+      return false;
+    }
   }
   if (!take_place()) return false;
   sleep_habit_.note_sleep();

@@ -2,7 +2,10 @@
 // progress thread's nap.
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -177,9 +180,9 @@ TEST(OthersTurnTest, ItComesOnceMoreWhenAsked) {
 constexpr std::uint32_t kOften = 1000;
 
 /// The pause behind so many in which the program came.
-int pause_after(int count, bool watched, std::uint32_t calls, bool stayed = false) {
+int pause_after(int count, bool watched, std::uint32_t calls) {
   Pause pause;
-  for (int i = 0; i < count; ++i) pause.go_on(watched, calls, stayed);
+  for (int i = 0; i < count; ++i) pause.go_on(watched, calls);
   return pause.us();
 }
 
@@ -187,7 +190,6 @@ TEST(PauseTest, ItGrowsToAMillisecondForWhoPollsNowAndThen) {
   EXPECT_EQ(pause_after(0, false, 1), 100);
   EXPECT_EQ(pause_after(1, false, 1), 200);
   EXPECT_EQ(pause_after(100, false, 1), 1000);
-  EXPECT_EQ(pause_after(100, false, 1, true), 1000);
 }
 
 TEST(PauseTest, WhilePostsWaitItGrowsLess) {
@@ -201,28 +203,15 @@ TEST(PauseTest, WhoComesOftenInTurnAfterTurnIsTrustedForMore) {
   EXPECT_EQ(pause_after(100, false, kOften), 2000);
 }
 
-TEST(PauseTest, WhoStaysIsTrustedMost) {
-  EXPECT_EQ(pause_after(100, true, kOften, true), 4000);
-  EXPECT_EQ(pause_after(100, false, kOften, true), 8000);
-}
-
-TEST(PauseTest, ItIsTrustedForASixteenthOfTheTimeForWhichItHasStayed) {
-  Pause pause;
-  int before = 0;
+TEST(PauseTest, ItIsTheLongestOnlyForWhoIsTrusted) {
+  Pause often, seldom;
+  EXPECT_FALSE(often.is_longest());
   for (int i = 0; i < 100; ++i) {
-    EXPECT_LE((pause.us() - 1000) * 16, before) << i;
-    before += pause.us();
-    pause.go_on(false, kOften, true);
+    often.go_on(false, kOften);
+    seldom.go_on(false, 1);
   }
-}
-
-TEST(PauseTest, WhoWentAwayIsTrustedLessTheMoreOftenItDoes) {
-  Pause pause;
-  for (int i = 0; i < 100; ++i) pause.go_on(false, kOften, true);
-  for (const int us : {4000, 2000, 2000}) {
-    pause.go_on(false, kOften, false);
-    EXPECT_EQ(pause.us(), us);
-  }
+  EXPECT_TRUE(often.is_longest());
+  EXPECT_FALSE(seldom.is_longest());
 }
 
 TEST(PauseTest, OftenIsOnceIn50Microseconds) {
@@ -232,29 +221,77 @@ TEST(PauseTest, OftenIsOnceIn50Microseconds) {
 
 TEST(PauseTest, TrustIsNotInheritedFromPolling) {
   Pause pause;
-  for (int i = 0; i < 100; ++i) pause.go_on(false, kOften, true);
-  pause.go_on(true, kOften, true);
+  for (int i = 0; i < 100; ++i) pause.go_on(false, kOften);
+  pause.go_on(true, kOften);
   EXPECT_EQ(pause.us(), 400);
-}
-
-TEST(PresenceTest, WhoPollsLateWasAway) {
-  Presence presence;
-  Instant now{1'000'000'000};
-  presence.note(now);  // for the first time
-  const std::uint32_t before = presence.times_away();
-  for (int i = 0; i < 10; ++i) presence.note(now = now + Presence::kAway);
-  EXPECT_EQ(presence.times_away(), before);
-  EXPECT_TRUE(presence.is_here(now + Presence::kAway));
-  EXPECT_FALSE(presence.is_here(now + Presence::kAway + Duration(1)));
-  presence.note(now + Presence::kAway + Duration(1));
-  EXPECT_EQ(presence.times_away(), before + 1);
 }
 
 TEST(PauseTest, TrustEndsWhenTheProgramComesSeldom) {
   Pause pause;
-  for (int i = 0; i < 100; ++i) pause.go_on(true, kOften, true);
-  pause.go_on(true, 1, true);
+  for (int i = 0; i < 100; ++i) pause.go_on(true, kOften);
+  pause.go_on(true, 1);
   EXPECT_EQ(pause.us(), 400);
+}
+
+TEST(PresenceTest, WhoIsNeverAwayForLongStays) {
+  Presence presence;
+  EXPECT_FALSE(presence.note(kStart));
+  for (Instant now = kStart; now < kStart + Presence::kLong; now = now + Presence::kLate) {
+    EXPECT_FALSE(presence.note(now));
+  }
+  EXPECT_TRUE(presence.note(kStart + Presence::kLong));
+}
+
+/// Notes as often as one who stays.
+bool stay(Presence& presence, Instant from, Duration time) {
+  bool stays = false;
+  for (auto now = from; now <= from + time; now = now + Presence::kLate / 5) {
+    stays = presence.note(now);
+  }
+  return stays;
+}
+
+TEST(PresenceTest, WhoWasAwayHasToStayForAsLongAgain) {
+  Presence presence;
+  ASSERT_TRUE(stay(presence, kStart, Presence::kLong));
+  const Instant last = kStart + Presence::kLong;
+  EXPECT_TRUE(presence.stays(last + Presence::kAway));
+  const Instant back = last + Presence::kAway + Duration(1);
+  EXPECT_FALSE(presence.stays(back));
+  EXPECT_FALSE(presence.note(back));
+  EXPECT_FALSE(stay(presence, back, Presence::kLong / 2));
+  EXPECT_TRUE(stay(presence, back + Presence::kLong / 2, Presence::kLong / 2));
+}
+
+TEST(PresenceTest, WhoIsLateNowAndThenStays) {
+  Presence presence;
+  Instant now = kStart;
+  ASSERT_TRUE(stay(presence, now, Presence::kLong));
+  now = now + Presence::kLong;
+  for (int i = 0; i < 100; ++i) {
+    now = now + Presence::kAway / 2;
+    ASSERT_TRUE(presence.note(now)) << i;
+    const Duration here = Presence::kAway / 2 * Presence::kLateShare;
+    ASSERT_TRUE(stay(presence, now, here)) << i;
+    now = now + here;
+  }
+}
+
+/// As who computes with a call for progress now and then, behind a time of nothing but calls.
+TEST(PresenceTest, WhoIsLateAgainAndAgainDoesNot) {
+  Presence presence;
+  ASSERT_TRUE(stay(presence, kStart, Presence::kLong));
+  Instant now = kStart + Presence::kLong;
+  int rounds = 0;
+  do {
+    ASSERT_LT(++rounds, 6);
+    stay(presence, now, Presence::kLate / 5);
+    now = now + (Presence::kLate / 5 + Presence::kLate * 2);
+  } while (presence.note(now));
+  for (int i = 0; i < 1000; ++i) {
+    now = now + Presence::kLate * 2;
+    ASSERT_FALSE(presence.note(now)) << i;
+  }
 }
 
 TEST(SleepHabitTest, WhoNeverSleptHereSleepsElsewhere) {
@@ -291,28 +328,174 @@ TEST(SleepHabitTest, ManyCQsAreArmedBetweenTwoSleeps) {
 
 TEST(NapTest, EndsByItself) {
   Nap nap;
-  nap.wait(100);
-  EXPECT_FALSE(nap.take_interruption());
+  EXPECT_TRUE(nap.wait(100));
 }
 
 TEST(NapTest, WhatNobodyTakesIsNotInterruptedLater) {
   Nap nap;
   nap.interrupt();
-  EXPECT_FALSE(nap.take_interruption());
-  nap.wait(100);
-  EXPECT_FALSE(nap.take_interruption());
+  EXPECT_TRUE(nap.wait(100));
 }
 
 TEST(NapTest, AnInterruptionIsToldOnce) {
   Nap nap;
   std::atomic<bool> ended{false};
   std::thread sleeper([&] {
-    while (!nap.take_interruption()) nap.wait(500'000);
-    EXPECT_FALSE(nap.take_interruption());
+    while (nap.wait(500'000)) {
+    }
     ended = true;
   });
   while (!ended) nap.interrupt();
   sleeper.join();
+  EXPECT_TRUE(nap.wait(100));
+}
+
+/// Pushes with a time so far ahead that what does not end a nap early does not end it at all.
+class PushedNapTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    nap.open();
+    ASSERT_TRUE(nap.can_be_pushed());
+  }
+  Instant far_ahead() { return {(std::int64_t{1} << 50) + std::int64_t{++pushes} * 10'000'000}; }
+
+  Nap nap;
+  int pushes = 0;
+};
+
+TEST_F(PushedNapTest, EndsByItself) {
+  EXPECT_TRUE(nap.wait_pushed());
+  nap.push(far_ahead());  // which nobody waits for
+  EXPECT_TRUE(nap.wait_pushed());
+}
+
+TEST_F(PushedNapTest, APushPutsOffItsEndAndAnInterruptionBringsItOn) {
+  std::atomic<int> naps{0};
+  std::atomic<bool> ended{false};
+  std::thread sleeper([&] {
+    while (nap.wait_pushed()) ++naps;
+    ended = true;
+  });
+  for (int before = -1; before != naps;) {
+    before = naps;
+    nap.push(far_ahead());
+    std::this_thread::sleep_for(4 * Nap::kPushed);
+  }
+  EXPECT_FALSE(ended);
+  while (!ended) nap.interrupt();
+  sleeper.join();
+  EXPECT_TRUE(nap.wait_pushed());
+}
+
+TEST_F(PushedNapTest, APushSwallowsNoInterruption) {
+  std::atomic<bool> over{false};
+  std::atomic<int> told{0};
+  std::thread sleeper([&] {
+    while (!over) {
+      if (!nap.wait_pushed()) ++told;
+    }
+  });
+  std::thread pusher([&] {
+    while (!over) nap.push(far_ahead());
+  });
+  for (int i = 0; i < 2000; ++i) {
+    const int before = told;
+    // One that comes between two naps does nothing.
+    while (told == before) nap.interrupt();
+  }
+  over = true;
+  pusher.join();
+  nap.interrupt();
+  sleeper.join();
+}
+
+TEST_F(PushedNapTest, OtherNapsArePushedByNobody) {
+  std::atomic<bool> ended{false};
+  std::thread sleeper([&] {
+    EXPECT_TRUE(nap.wait(1000));
+    ended = true;
+  });
+  while (!ended) nap.push(far_ahead());
+  sleeper.join();
+}
+
+TEST_F(PushedNapTest, EndsAtOnceWhenTheProgramHasClosedItsTimer) {
+  const int before = ::dup(STDIN_FILENO);
+  ASSERT_GE(before, 0);
+  ::close(before);
+  Nap closed;
+  closed.open();  // with the lowest number
+  ASSERT_EQ(::close(before), 0);
+  EXPECT_TRUE(closed.wait_pushed());
+}
+
+TEST(NapTest, WithoutADescriptorItCannotBePushed) {
+  rlimit limit;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {0, limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  Nap nap;
+  nap.open();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_FALSE(nap.can_be_pushed());
+  EXPECT_TRUE(nap.wait(100));
+}
+
+/// The server's program polls for so long that the progress thread does not look any more.
+class StayTest : public testing::PairTest {
+ protected:
+  Settings make_settings() override { return settings_for(Placement::Thread); }
+  void SetUp() override {
+    start();
+    listen();
+    here = server->make_qp();
+    there = client->make_qp();
+    ASSERT_NO_FATAL_FAILURE(establish(there, here));
+    const bool stayed = server->wait_until([&] {
+      // As long as nothing comes the progress thread may wait in the poller, and not stand back.
+      server->post_receive(here, 1, nullptr, 0, 0);
+      client->post_send(there, {});
+      EXPECT_TRUE(server->wait_completion() && client->wait_completion());
+      return server->rnic.nap().is_pushed() || HasFailure();
+    });
+    if (!stayed) GTEST_SKIP() << kNeverStays;
+  }
+  /// Nobody calls the server.
+  void expect_served() {
+    server->post_receive(here, 1, nullptr, 0, 0);
+    client->post_send(there, {});
+    EXPECT_TRUE(server->wait_until([&] { return !server->cq.completions.empty(); }));
+  }
+
+  static constexpr const char* kNeverStays = "on this machine no program stays for so long";
+  QPHandle here, there;
+};
+
+TEST_F(StayTest, WhoStopsIsServed) {
+  expect_served();
+}
+
+TEST_F(StayTest, WhoArmsInsteadIsServed) {
+  // Of the first arming nothing is known: it may sleep in the device.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(server->rnic.arm_cq(server->cq.number, false).ok());
+  }
+  expect_served();
+  EXPECT_TRUE(server->wait_until([&] { return server->count_cq_events() == 1; }));
+}
+
+TEST_F(StayTest, WhoStaysIsNotLookedAt) {
+  // On a busy machine the program is away now and then.
+  const bool stayed = server->wait_until([&] {
+    const auto end = std::chrono::steady_clock::now() + 2 * Nap::kPushed;
+    do {
+      server->rnic.poll(server->cq.number);
+      if (!server->rnic.nap().is_pushed()) return false;
+    } while (std::chrono::steady_clock::now() < end);
+    return true;
+  });
+  if (!stayed) GTEST_SKIP() << kNeverStays;
+  expect_served();
 }
 
 }  // namespace

@@ -1,45 +1,61 @@
-// A short sleep that another thread may end.
+// A short sleep whose end another thread may bring on, or put off.
 #pragma once
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+
+#include "base/time.h"
 
 namespace weft::engine {
 
-/// Threads: one waits; any interrupts.
+/// Threads: one waits; any interrupts; one at a time pushes.
 class Nap {
  public:
-  /// Up to `us` microseconds, below a second.
-  void wait(int us) {
-    word_.store(kAsleep, std::memory_order_seq_cst);
-    const timespec time = {0, us * 1000L};
-    ::syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, kAsleep, &time, nullptr, 0);
-    std::uint32_t asleep = kAsleep;
-    word_.compare_exchange_strong(asleep, kAwake, std::memory_order_seq_cst);
-  }
-  /// Ends a wait; does nothing when there is none.
-  void interrupt() {
-    std::uint32_t asleep = kAsleep;
-    if (word_.load(std::memory_order_relaxed) != kAsleep ||
-        !word_.compare_exchange_strong(asleep, kInterrupted, std::memory_order_seq_cst)) {
-      return;
+  /// A pushed nap ends so long after the last push.
+  ///
+  /// Longer than the kernel's tick is (4 ms, mostly): to set the timer that is the next of its
+  /// processor to expire is to set the hardware, which takes a virtual machine 10 us, as a look of
+  /// the progress thread does; another one takes 0.5 us.
+  static constexpr Duration kPushed = std::chrono::milliseconds(5);
+
+  Nap() = default;
+  ~Nap();
+  Nap(const Nap&) = delete;
+  Nap& operator=(const Nap&) = delete;
+
+  /// Makes the timer of pushed naps, if there is a descriptor for it.
+  void open();
+  bool can_be_pushed() const { return timer_ >= 0; }
+
+  /// Up to `us` microseconds, below a second. False: interrupted.
+  bool wait(int us);
+  /// Ends when push() has not been called for kPushed. May end early. False: interrupted.
+  bool wait_pushed();
+
+  /// Puts off the end of a wait_pushed; does nothing to any other wait. Cheap: sets the timer only
+  /// once in a while.
+  void push(Instant now) {
+    if (is_pushed() && now.ns - set_ns_.load(std::memory_order_relaxed) >= kPushEvery.count()) {
+      push_timer(now);
     }
-    ::syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
-  /// By the one who waits: was the last wait interrupted?
-  bool take_interruption() {
-    std::uint32_t interrupted = kInterrupted;
-    return word_.compare_exchange_strong(interrupted, kAwake, std::memory_order_seq_cst);
-  }
+  /// Does somebody wait in wait_pushed?
+  bool is_pushed() const { return word_.load(std::memory_order_relaxed) == kAsleepPushed; }
+  /// Ends a wait; does nothing when there is none.
+  void interrupt();
 
  private:
-  static constexpr std::uint32_t kAwake = 0, kAsleep = 1, kInterrupted = 2;
+  static constexpr Duration kPushEvery = kPushed / 4;
+  static constexpr std::uint32_t kAwake = 0, kAsleep = 1, kAsleepPushed = 2, kInterrupted = 3;
+
+  bool set_timer(Instant now);
+  void expire_timer();
+  void push_timer(Instant now);
+
   std::atomic<std::uint32_t> word_{kAwake};
+  std::atomic<std::int64_t> set_ns_{0};  ///< when the timer was set
+  int timer_ = -1;
 };
 
 }  // namespace weft::engine

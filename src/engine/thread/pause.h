@@ -8,29 +8,25 @@ namespace weft::engine {
 
 /// Each look takes the program's processor for 10 us, so the pauses grow while the program goes on.
 /// While posts wait (`watched`) it may have left one lying, and is trusted for less; who calls
-/// often in turn after turn, for more; most of all who stays, and never does anything else for
-/// long: a sixteenth of the time for which it has.
+/// often in turn after turn, for more.
 class Pause {
  public:
   int us() const { return us_; }
+  /// It has grown as far as it does.
+  bool is_longest() const { return us_ == kTrustedUs; }
   /// The program came in the last pause, by so many calls.
-  void go_on(bool watched, std::uint32_t calls, bool stayed) {
+  void go_on(bool watched, std::uint32_t calls) {
     const bool often = calls >= static_cast<std::uint32_t>(us_ / kOftenUs);
     const int soon = watched ? kWatchedUs : kMaxUs;
     const bool trusted = often && often_before_ && watched == watched_before_;
     often_before_ = often;
     watched_before_ = watched;
-    if (!trusted || us_ < soon) {
-      us_ = std::min(us_ * 2, soon);
-      return;
-    }
-    const int most = !stayed ? kTrustedUs : watched ? kStaysWatchedUs : kStaysUs;
-    us_ = std::min(us_ + us_ / kTrustGrowth, std::max(us_ / 2, most));
+    us_ = !trusted || us_ < soon ? std::min(us_ * 2, soon)
+                                 : std::min(us_ + us_ / kTrustGrowth, kTrustedUs);
   }
 
  private:
-  static constexpr int kMinUs = 100, kMaxUs = 1000, kWatchedUs = 400;
-  static constexpr int kTrustedUs = 2000, kStaysUs = 8000, kStaysWatchedUs = 4000;
+  static constexpr int kMinUs = 100, kMaxUs = 1000, kWatchedUs = 400, kTrustedUs = 2000;
   static constexpr int kTrustGrowth = 16, kOftenUs = 50;
 
   int us_ = kMinUs;

@@ -93,6 +93,7 @@ ProgressThread::~ProgressThread() {
   stop_.store(true, std::memory_order_release);
   rnic_.place().close();
   rnic_.poller().wake();
+  rnic_.nap().interrupt();
   thread_.join();
 }
 
@@ -167,25 +168,30 @@ bool ProgressThread::consumers_poll() const {
 
 void ProgressThread::stand_back() {
   Pause pause;
+  bool arms = false;
   look();
-  std::uint32_t times_away = rnic_.presence().times_away();
   while (!stop_.load(std::memory_order_acquire)) {
-    rnic_.nap().wait(pause.us());
+    // Who stays puts off the end of the nap in its polls, so we are not woken to look. Who sleeps
+    // between them leaves its processor idle, and there the timer is the next to expire.
+    const bool pushed =
+        !arms && pause.is_longest() && rnic_.nap().can_be_pushed() && rnic_.presence().stays(now());
+    const bool slept = pushed ? !rnic_.nap().wait_pushed() : !rnic_.nap().wait(pause.us());
     // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
     rnic_.others_turn().ask();
     // One poll is enough to go on, even of a program that arms: one that had much to send or
     // receive takes long. And who answers a hundred requests between two polls posts faster than
     // one that waits at memory ever does.
-    const bool slept = rnic_.nap().take_interruption();
     const auto busily = kLoopEntries * static_cast<std::uint32_t>(pause.us() / kStandBackUs);
     const bool comes =
         rnic_.empty_polls() != polls_seen_ || rnic_.consumer_entries() - entries_seen_ >= busily;
     if ((slept || !comes) && !rnic_.place().wished()) return;
-    const bool stayed =
-        times_away == rnic_.presence().times_away() && rnic_.presence().is_here(now());
-    pause.go_on(rnic_.watched(), rnic_.consumer_entries() - entries_seen_, stayed);
+    if (pushed) {
+      pause = {};  // it does not stay any more: has it stopped?
+    } else {
+      pause.go_on(rnic_.watched(), rnic_.consumer_entries() - entries_seen_);
+    }
+    arms = rnic_.armings() != armings_seen_;
     look();
-    times_away = rnic_.presence().times_away();
   }
 }
 

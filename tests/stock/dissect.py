@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 
-from stock import PATIENCE, Skip, case, expect, free_port, stop, variants, wait_until
+from stock import PATIENCE, Failure, Skip, case, expect, free_port, stop, variants, wait_until
 
 GUESSES = ("rpcordma", "smb_direct", "iscsi")
 
@@ -47,10 +47,26 @@ class Capture:
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               errors="replace", timeout=PATIENCE).stdout
 
+    def ended(self):
+        """How many connections are over: a FIN of either end, or one and an RST. A responder that
+        says nothing is nudged (adr/0005), and whose process is gone answers that with an RST."""
+        ends = {}
+        for row in self.read("-Y", "tcp.flags.fin == 1 or tcp.flags.reset == 1", "-T", "fields",
+                             "-e", "tcp.stream", "-e", "tcp.srcport", "-e", "tcp.flags.fin",
+                             ).splitlines():
+            stream, port, fin = row.split("\t")
+            ends.setdefault(stream, set()).add(port if fin in ("1", "True") else "reset")
+        return sum(len(of_one) >= 2 for of_one in ends.values())
+
     def finish(self, connections):
-        """Stops once each connection's two FINs are in the file."""
-        wait_until(lambda: len(self.read("-Y", "tcp.flags.fin == 1").splitlines()) >=
-                   2 * connections, "the end of the connections in the capture", step=0.2)
+        """Stops once the end of each connection is in the file."""
+        try:
+            wait_until(lambda: self.ended() >= connections,
+                       "the end of the connections in the capture", step=0.2)
+        except Failure as failure:
+            begins_and_ends = " or ".join(f"tcp.flags.{flag} == 1" for flag in
+                                          ("syn", "fin", "reset"))
+            raise Failure(f"{failure}; it holds\n{self.read('-Y', begins_and_ends)}") from None
         self.program.process.send_signal(signal.SIGINT)
         self.program.wait()
         lost = re.search(r"dropped on interface '[^']*': \d+/(\d+)", self.program.errors())

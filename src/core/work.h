@@ -80,8 +80,8 @@ enum class WorkStatus : std::uint8_t {
 struct Completion {
   std::uint64_t id = 0;
   WorkStatus status = WorkStatus::Success;
-  WorkOpcode opcode = WorkOpcode::Send;
   bool signaled = true;      ///< false only for successful unsignalled send queue WRs
+  WorkOpcode opcode = WorkOpcode::Send;
   bool solicited = false;    ///< receive of a solicited Send
   bool invalidated = false;  ///< receive: invalidated_stag was invalidated by the peer
   STag invalidated_stag;

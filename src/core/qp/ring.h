@@ -51,8 +51,9 @@ class Ring {
   }
   void pop() {
     weft_assert(!empty());
-    if (++first_ == capacity_) first_ = 0;
     --count_;
+    // Where one is open at a time it is always the first: one place in the cache and not all.
+    first_ = count_ == 0 || first_ + 1 == capacity_ ? 0 : first_ + 1;
   }
   /// Takes the newest entry back.
   void pop_back() {

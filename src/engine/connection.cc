@@ -107,6 +107,10 @@ void Connection::handle_stream_ready(HangUp hang_up) {
   // Behind the peer's FIN there is nothing to read that would tell of the loss.
   if (peer_closed_ && (send_lost_ || hang_up == HangUp::Whole)) return lose_stream();
   if (held_back_ && hang_up > hang_up_) handle_hang_up(hang_up);
+  if (hang_up == HangUp::None || peer_closed_) return;
+  // A receive that was not filled need not have reached the FIN behind it.
+  ask_again();
+  settle();
 }
 
 void Connection::handle_polled() {

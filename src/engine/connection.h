@@ -1,6 +1,8 @@
 // One connection: a transport stream, its MPA startup, and later the QP that lives on it.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -157,8 +159,12 @@ class Connection {
 
   // The engine's notes.
   static constexpr std::uint32_t kRegistered = 1u << 28;  ///< so that interest in nothing is not 0
+  static constexpr std::uint32_t kReads = EPOLLIN | kRegistered;
+  /// By edges: told once of what is new, and of a FIN behind octets too.
+  static constexpr std::uint32_t kReadsByEdges = EPOLLET | EPOLLRDHUP | kReads;
   static constexpr std::uint32_t kNotListed = ~0u;
   std::uint32_t interest = 0;              ///< what the poller was last told
+  bool tell_again = false;                 ///< the poller, of what it told of already by an edge
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
 
@@ -203,7 +209,7 @@ class Connection {
   Got receive_once();
   Got receive_staged();
   std::size_t room_for_staging();
-  void note_received(std::size_t octets);
+  void note_received(std::size_t octets, std::size_t asked);
   Got receive_landing(const core::Landing&);
   Got lose_landing();
   Got handle_no_octets(const transport::IOResult&);
@@ -217,6 +223,7 @@ class Connection {
   void drop_received();
   bool borrow_received();
   void lose_stream();
+  void ask_again();
   void spill_received();
   void transmit();
   bool send_pending();
@@ -256,6 +263,7 @@ class Connection {
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   bool heard_ = false;                ///< something was received since the last batch
+  bool drained_ = false;              ///< the last receive found less than it asked for
   struct {
     Instant began, ended;
     Duration took{};

@@ -60,7 +60,13 @@ void Connection::read_more() {
 void Connection::finish_reading() {
   if (state_ != ConnectionState::Streaming) return;
   note_turn();
+  if (!drained_) ask_again();
   spill_received();
+}
+
+/// There may be something left of which no edge tells any more.
+void Connection::ask_again() {
+  if (interest == kReadsByEdges) tell_again = true;
 }
 
 void Connection::note_turn() {
@@ -94,15 +100,16 @@ Connection::Got Connection::receive_staged() {
   const iovec vector{buffer.octets.data() + buffer.end, room};
   const IOResult r = stream_->receive({&vector, 1});
   if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
-  note_received(r.octets);
+  note_received(r.octets, room);
   buffer.end += r.octets;
   offer_received();
   return state_ == ConnectionState::Streaming && !held_back_ && r.octets == room ? Got::More
                                                                                  : Got::Some;
 }
 
-void Connection::note_received(std::size_t octets) {
+void Connection::note_received(std::size_t octets, std::size_t asked) {
   owner_.refresh_now();
+  drained_ = octets < asked;
   turn_octets_ += octets;
   heard_ = true;
 }
@@ -139,7 +146,7 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
   const IOResult r = stream_->receive(std::span(vectors).subspan(missing == 0 ? 1 : 0));
   if (r.kind == IOResult::Kind::BadMemory) return lose_landing();
   if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
-  note_received(r.octets);
+  note_received(r.octets, missing + room);
   const std::size_t landed = std::min(r.octets, missing);
   buffer.end += r.octets - landed;
   if (!qp_->core().handle_landed(front(), landing, landed)) return lose_landing();
@@ -151,6 +158,7 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
 Connection::Got Connection::lose_landing() {
   qp_->core().handle_landing_fault(front(), owner_.now());
   landing_head_ = 0;
+  drained_ = false;
   offer_received();
   return Got::Some;
 }
@@ -180,6 +188,7 @@ void Connection::make_room() {
 
 /// Nothing moved: for now, or the stream ended.
 Connection::Got Connection::handle_no_octets(const IOResult& r) {
+  drained_ = true;
   if (r.kind == IOResult::Kind::WouldBlock) return Got::Nothing;
   if (r.kind != IOResult::Kind::Closed) {
     if (end_error_ == 0) end_error_ = r.error;

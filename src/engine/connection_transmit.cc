@@ -1,7 +1,5 @@
 // A connection's sending half: from the core's batches to the transport, and what the core then
 // reports.
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -120,8 +118,8 @@ bool Connection::wants_batch() const {
 
 /// Tells the engine what the stream waits for from now on, unless that is what it knows.
 void Connection::settle() {
-  const bool known =
-      only_reads() && interest == (EPOLLIN | kRegistered) && direct_slot != kNotListed;
+  const bool told = interest == kReads || (interest == kReadsByEdges && !tell_again);
+  const bool known = told && only_reads() && direct_slot != kNotListed;
   if (!known) owner_.handle_interest(*this);
   if (deadline()) owner_.handle_deadline(*this);
 }

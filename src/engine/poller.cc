@@ -17,6 +17,7 @@ namespace raw = transport::raw;
 namespace {
 constexpr std::uint64_t kWakeKey = 0;
 constexpr std::uint64_t kTimerKey = UINT64_MAX;
+constexpr std::int64_t kSecond = 1'000'000'000;
 }  // namespace
 
 Poller::~Poller() {
@@ -58,7 +59,14 @@ std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event>
                        out);
 }
 
-Result<std::span<const epoll_event>> Poller::sleep(int timeout_ms, std::span<epoll_event> out) {
+bool Poller::await(Duration most) {
+  pollfd watched = {epoll_, POLLIN, 0};
+  timespec bound = {static_cast<time_t>(most.count() / kSecond),
+                    static_cast<long>(most.count() % kSecond)};
+  return raw::call(SYS_ppoll, &watched, 1, &bound, nullptr, 0) > 0;
+}
+
+Result<void> Poller::sleep(int timeout_ms) {
   // epoll_wait itself would also end when the process is stopped and continued. ppoll and not poll:
   // a sockets preload replaces poll with a function that may come back here.
   pollfd watched = {epoll_, POLLIN, 0};
@@ -66,7 +74,7 @@ Result<std::span<const epoll_event>> Poller::sleep(int timeout_ms, std::span<epo
   if (::ppoll(&watched, 1, timeout_ms < 0 ? nullptr : &bound, nullptr) < 0) {
     return Error{errno, "the wait was interrupted"};
   }
-  return wait(0, out);
+  return {};
 }
 
 Result<bool> Poller::sleep_among(std::span<pollfd> more, const timespec* wait,
@@ -137,7 +145,6 @@ Result<void> Poller::open_timer() {
 }
 
 void Poller::set_timer(std::optional<Instant> when) {
-  constexpr std::int64_t kSecond = 1'000'000'000;
   itimerspec setting = {};
   if (when) {
     setting.it_value.tv_sec = static_cast<time_t>(when->ns / kSecond);

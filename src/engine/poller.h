@@ -26,8 +26,8 @@ class Poller {
 
   /// EMFILE and its like.
   Result<void> open();
-  /// Level-triggered interest in `fd`; `events` are EPOLLIN, EPOLLOUT and EPOLLRDHUP bits. `key`
-  /// comes back. ENOSPC (the user's limit), ENOMEM, EPERM (cannot be watched): as it was before.
+  /// Interest in `fd`; `events` are EPOLLIN, EPOLLOUT, EPOLLRDHUP and EPOLLET bits. `key` comes
+  /// back. ENOSPC (the user's limit), ENOMEM, EPERM (cannot be watched): as it was before.
   Result<void> add(int fd, std::uint32_t events, std::uint64_t key);
   Result<void> modify(int fd, std::uint32_t events, std::uint64_t key);
   void remove(int fd);
@@ -37,8 +37,11 @@ class Poller {
   std::span<const epoll_event> look(std::span<epoll_event> out);
   /// As wait, to less than a millisecond; a kernel before 5.11 takes a whole one.
   std::span<const epoll_event> wait_briefly(Duration timeout, std::span<epoll_event> out);
-  /// As wait(), for a program's thread: a cancellation point, and EINTR when a signal ended it.
-  Result<std::span<const epoll_event>> sleep(int timeout_ms, std::span<epoll_event> out);
+  /// Waits as wait() would and takes nothing, so that nobody else misses an edge. Is there
+  /// something?
+  bool await(Duration most);
+  /// As await(), for a program's thread: a cancellation point, and EINTR when a signal ended it.
+  Result<void> sleep(int timeout_ms);
   /// As ppoll with all its results, and this poller beside: `more` has a place for it behind the
   /// others. True: the poller has something. No cancellation point.
   Result<bool> sleep_among(std::span<pollfd> more, const timespec* wait, const sigset_t* mask);

@@ -144,6 +144,9 @@ class Rnic final : public device::Device,
   void serve_forgotten();
   /// Serves what a wait() of the poller brought, and what is due. Waits for the lock.
   void progress_events(std::span<const epoll_event> ready);
+  /// Then whoever waits in the poller takes nothing from it without the lock: the others would not
+  /// be told again.
+  bool watches_edges() const { return watches_edges_.load(std::memory_order_seq_cst); }
 
  private:
   class Entry;
@@ -208,6 +211,7 @@ class Rnic final : public device::Device,
   /// QPs, or shared receive queues.
   bool any_rung() const { return rung() || srq_rung_.load(std::memory_order_seq_cst); }
   void serve_rung();
+  std::uint32_t interest_of(const Connection&) const;
   void list_direct(Connection&, bool reads);
   void swap_direct();
   void serve_shared();
@@ -267,6 +271,7 @@ class Rnic final : public device::Device,
   std::unordered_map<device::ListenerNumber, std::unique_ptr<ListenerSlot>> listeners_;
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
+  std::atomic<bool> watches_edges_{false};
   Rendezvous rendezvous_{*this};
   Brisk brisk_;
   LateEnds late_ends_;
@@ -300,7 +305,6 @@ class Rnic final : public device::Device,
   std::atomic<std::uint32_t> sleeper_turn_{
       0};  ///< counts those who slept, and those who jumped away
   const std::atomic<std::uint32_t> no_events_{0};  ///< what a sleeper among descriptors sleeps for
-  std::array<epoll_event, 64> sleeper_events_;     ///< the sleeper's; not on a stack it may unwind
   static constexpr std::int64_t kNoDeadline = INT64_MAX;
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;

@@ -20,6 +20,9 @@ namespace {
 constexpr std::size_t kDirectStreamsMax = 2;
 /// Every so many direct polls the poller is asked too: listeners, handshakes, other streams.
 constexpr std::uint32_t kPollerEvery = 64;
+/// With more, the poller tells of each by edges: it need not look, at every call, at all those of
+/// which it told the last time, which are in no cache any more.
+constexpr std::size_t kLevelStreamsMax = 64;
 /// So many that are ready at once are worth looking ahead among.
 constexpr std::size_t kManyReady = 8;
 constexpr int kAcceptsPerTurn = 64;
@@ -339,15 +342,27 @@ void Rnic::handle_interest(Connection& c) {
   if (c.dead()) has_dead_ = true;
   if (!c.watched()) return unwatch(c);
   if (c.stream() == nullptr || c.stream()->fd() < 0) return;
-  const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u) |
-                               (c.wants_hang_up() ? EPOLLRDHUP : 0u);
-  if (c.interest == (events | Connection::kRegistered)) return;
+  const std::uint32_t interest = interest_of(c);
+  if (c.interest == interest && !c.tell_again) return;
+  c.tell_again = false;
+  // Before the first edge: who waits without the lock takes what it finds in the poller.
+  if (interest == Connection::kReadsByEdges) watches_edges_.store(true, std::memory_order_seq_cst);
+  const std::uint32_t events = interest & ~Connection::kRegistered;
   const Result<void> told = c.interest == 0 ? poller_.add(c.stream()->fd(), events, c.number())
                                             : poller_.modify(c.stream()->fd(), events, c.number());
-  c.interest = events | Connection::kRegistered;
+  c.interest = interest;
   if (told) return;
   c.poller_error = told.error().code;  // dealt with later: the connection is in the middle of work
   has_unwatched_ = true;
+}
+
+std::uint32_t Rnic::interest_of(const Connection& c) const {
+  const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u) |
+                               (c.wants_hang_up() ? EPOLLRDHUP : 0u) | Connection::kRegistered;
+  const bool many = streaming_.size() > kLevelStreamsMax;
+  const bool edges =
+      many && c.state() == ConnectionState::Streaming && events == Connection::kReads;
+  return edges ? Connection::kReadsByEdges : events;
 }
 
 /// Of a stream that the poller does not watch nothing would be heard again.
@@ -371,6 +386,8 @@ void Rnic::list_direct(Connection& c, bool reads) {
   streaming_[c.direct_slot]->direct_slot = c.direct_slot;
   streaming_.pop_back();
   c.direct_slot = Connection::kNotListed;
+  // Who reads by edges is in the list.
+  if (streaming_.empty()) watches_edges_.store(false, std::memory_order_relaxed);
 }
 
 void Rnic::swap_direct() {

@@ -72,10 +72,9 @@ device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events) {
   if (!begin_sleep()) return Slept::NotHere;
   Sleeper sleeper(*this, events);
   if (events.load(std::memory_order_seq_cst) != 0) return Slept::Look;
-  const auto ready = poller_.sleep(timeout_ms(), sleeper_events_);
-  if (!ready) return Slept::Interrupted;
+  if (!poller_.sleep(timeout_ms())) return Slept::Interrupted;
   sleeper_awake_.store(true, std::memory_order_relaxed);
-  progress_events(*ready);
+  progress();
   return place_.wished() ? Slept::NotHere : Slept::Look;
 }
 
@@ -107,7 +106,7 @@ device::Slept Rnic::sleep_among(const device::Watched& watched) {
   std::copy_n(all.begin(), watched.count, watched.fds);
   sleeper_awake_.store(true, std::memory_order_relaxed);
   // A deadline of the RNIC's own may have come instead.
-  if (*ready || timeout_ms() == 0) progress_events(poller_.wait(0, sleeper_events_));
+  if (*ready || timeout_ms() == 0) progress();
   return place_.wished() ? Slept::NotHere : Slept::Look;
 }
 

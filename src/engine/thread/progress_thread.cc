@@ -117,10 +117,19 @@ void ProgressThread::run() {
       continue;
     }
     const bool watched = rnic_.watched();
-    const std::span<const epoll_event> ready =
-        watched ? rnic_.poller().wait_briefly(kForgottenAfter, events)
-                : rnic_.poller().wait(rnic_.timeout_ms(), events);
+    const bool edges = rnic_.watches_edges();
+    std::span<const epoll_event> ready;
+    bool any = false;
+    if (edges) {
+      any = rnic_.poller().await(watched ? kForgottenAfter : time_left());
+    } else {
+      ready = watched ? rnic_.poller().wait_briefly(kForgottenAfter, events)
+                      : rnic_.poller().wait(rnic_.timeout_ms(), events);
+      any = !ready.empty();
+    }
     const bool displaced = rnic_.place().leave();
+    // The first edges came meanwhile, and nobody else is told of them.
+    if (any && !edges && rnic_.watches_edges()) rnic_.progress_events(ready);
     if (watched) look_after_posts();
     if (displaced || consumers_poll()) {
       stand_back();
@@ -132,10 +141,15 @@ void ProgressThread::run() {
     }
     look();
     // To go in only to look would send what waits for the posts behind it.
-    if (watched && ready.empty() && rnic_.timeout_ms() != 0) continue;
+    if (watched && !any && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
-    rnic_.progress_events(ready);
+    edges ? rnic_.progress() : rnic_.progress_events(ready);
   }
+}
+
+Duration ProgressThread::time_left() const {
+  const int ms = rnic_.timeout_ms();
+  return ms < 0 ? std::chrono::hours(1) : std::chrono::milliseconds(ms);
 }
 
 void ProgressThread::look_after_posts() {

@@ -29,6 +29,8 @@ class ProgressThread {
   bool consumers_poll() const;
   /// Returns once consumers have stopped polling in a loop.
   void stand_back();
+  /// Until the RNIC's next deadline.
+  Duration time_left() const;
   /// Are there posts that wait for their program's next call, and does it not come?
   void look_after_posts();
 

@@ -1,0 +1,175 @@
+// More streams than the poller tells of by levels: what an edge tells of once is never left lying.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "engine/testing/side.h"
+
+namespace weft::engine {
+namespace {
+
+using device::ConnectionEventKind;
+using testing::PairTest;
+using testing::QPHandle;
+using testing::Side;
+
+constexpr std::size_t kStreams = 72;
+constexpr std::uint32_t kMost = 8 * 1024 * 1024;
+
+class EdgesTest : public PairTest {
+ protected:
+  void SetUp() override {
+    start();
+    listen();
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      here.push_back(client->make_qp());
+      there.push_back(server->make_qp());
+      establish(here[i], there[i]);
+      ASSERT_FALSE(HasFatalFailure());
+      ends.push_back(client_connection);
+    }
+    stag = client->register_octets(source.data(), kMost, device::kLocalWrite);
+    server_stag = server->register_octets(target.data(), kMost, kAll);
+  }
+  /// No timeout makes up for what nobody was told of.
+  Settings make_settings() override {
+    Settings settings = PairTest::make_settings();
+    settings.close_timeout = std::chrono::hours(1);
+    return settings;
+  }
+  void send(std::size_t stream, std::uint32_t octets) {
+    client->post_send(here[stream],
+                      {.wr_id = stream, .address = source.data(), .octets = octets, .stag = stag});
+  }
+  void receive(std::size_t stream, std::uint32_t octets) {
+    server->post_receive(there[stream], stream, target.data(), octets, server_stag);
+  }
+  static void expect_from(Side& side, std::size_t stream) {
+    const auto done = side.wait_completion();
+    ASSERT_TRUE(done.has_value());
+    EXPECT_EQ(done->wr_id, stream);
+    EXPECT_EQ(done->status, device::CompletionStatus::Success);
+  }
+  /// Messages enough to make it brisk: turns beside it are short for 2 ms.
+  void make_brisk(std::size_t stream) {
+    for (int i = 0; i < 8; ++i) {
+      receive(stream, 8);
+      send(stream, 8);
+      expect_from(*client, stream);
+      expect_from(*server, stream);
+    }
+  }
+
+  static constexpr std::uint32_t kAll =
+      device::kLocalWrite | device::kRemoteWrite | device::kRemoteRead;
+  std::vector<QPHandle> here, there;
+  std::vector<device::ConnectionNumber> ends;  ///< the client's
+  std::vector<std::uint8_t> source = std::vector<std::uint8_t>(kMost, 7);
+  std::vector<std::uint8_t> target = std::vector<std::uint8_t>(kMost);
+  std::uint32_t stag = 0, server_stag = 0;
+};
+
+TEST_P(EdgesTest, EachIsHeardAgainAndAgain) {
+  for (int round = 0; round < 4; ++round) {
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      receive(i, 8);
+      send(i, 8);
+    }
+    std::vector<int> heard(kStreams);
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      ASSERT_TRUE(client->wait_completion().has_value());
+      const auto done = server->wait_completion();
+      ASSERT_TRUE(done.has_value());
+      ++heard[done->wr_id];
+    }
+    EXPECT_EQ(heard, std::vector<int>(kStreams, 1));
+  }
+}
+
+/// A turn ends before the stream does: the rest comes in the next.
+TEST_P(EdgesTest, WhatATurnLeavesIsReadInTheNext) {
+  for (const std::size_t bulk : {kStreams - 1, kStreams - 2}) {
+    for (const std::uint32_t octets : {kMost, 60'000u}) {
+      receive(bulk, octets);
+      make_brisk(kStreams - 3);
+      send(bulk, octets);
+      if (GetParam() == Placement::Inline) {
+        // All that fits is there before any of it is read.
+        for (int i = 0; i < 100; ++i) client->progress();
+      }
+      expect_from(*server, bulk);
+      expect_from(*client, bulk);
+    }
+  }
+}
+
+/// The FIN is seen although a receive that was not filled came before it.
+TEST_P(EdgesTest, TheEndBehindTheLastMessageIsSeen) {
+  for (std::size_t i = kStreams - 4; i < kStreams; ++i) {
+    receive(i, 8);
+    send(i, 8);
+    ASSERT_TRUE(client->rnic.disconnect(ends[i]).ok());
+    expect_from(*server, i);
+    const auto end = server->wait_event();
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->event.kind, ConnectionEventKind::Disconnected);
+    EXPECT_EQ(end->event.error, 0) << end->event.text;
+    expect_from(*client, i);
+    ASSERT_TRUE(client->wait_event().has_value());
+  }
+}
+
+/// A message waits for a receive; those behind it are not read meanwhile.
+TEST_P(EdgesTest, WhatWaitedForAReceiveIsReadWhenThereIsOne) {
+  constexpr std::size_t kStream = kStreams - 1;
+  constexpr int kMessages = 20;
+  for (int i = 0; i < kMessages; ++i) send(kStream, 4096);
+  for (int i = 0; i < kMessages; ++i) expect_from(*client, kStream);
+  for (int i = 0; i < 10; ++i) {
+    server->progress();
+    server->rnic.poll(server->cq.number);
+  }
+  EXPECT_TRUE(server->cq.completions.empty());
+  for (int i = 0; i < kMessages; ++i) {
+    receive(kStream, 4096);
+    expect_from(*server, kStream);
+  }
+}
+
+/// A program that polls and stops, again and again, while its thread stands back and returns.
+TEST_P(EdgesTest, NothingIsLostBetweenAProgramAndItsThread) {
+  std::vector<std::uint64_t> written(kStreams);
+  const std::uint32_t words =
+      server->register_octets(written.data(), written.size() * sizeof(std::uint64_t), kAll);
+  auto* value = reinterpret_cast<std::uint64_t*>(source.data());
+  for (std::uint64_t round = 1; round <= 60; ++round) {
+    *value = round;
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      client->post_send(here[i], {.opcode = device::SendOpcode::Write,
+                                  .address = value,
+                                  .octets = 8,
+                                  .stag = stag,
+                                  .remote_stag = words,
+                                  .remote_to = reinterpret_cast<std::uintptr_t>(&written[i])});
+    }
+    for (std::size_t i = 0; i < kStreams; ++i) ASSERT_TRUE(client->wait_completion().has_value());
+    const bool polls = round % 3 != 0;
+    ASSERT_TRUE(server->wait_until([&] {
+      if (polls) server->rnic.poll(server->cq.number);
+      if (!polls) server->progress();
+      if (!polls) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      return std::all_of(written.begin(), written.end(), [&](std::uint64_t& word) {
+        return std::atomic_ref(word).load() == round;
+      });
+    })) << "round "
+        << round;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, EdgesTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread));
+
+}  // namespace
+}  // namespace weft::engine

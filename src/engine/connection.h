@@ -167,6 +167,7 @@ class Connection {
   bool tell_again = false;                 ///< the poller, of what it told of already by an edge
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
+  bool to_bury = false;                    ///< on the list of the dead
 
  private:
   /// What a listener's connection counts as there.

@@ -275,7 +275,7 @@ class Rnic final : public device::Device,
   Rendezvous rendezvous_{*this};
   Brisk brisk_;
   LateEnds late_ends_;
-  bool has_dead_ = false;
+  std::vector<device::ConnectionNumber> dead_;  ///< to be buried, with room for all connections
   bool exits_ = false;          ///< no memory is asked for or given back where that is possible
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;

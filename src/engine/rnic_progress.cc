@@ -316,10 +316,11 @@ void Rnic::accept_all(ListenerSlot& slot) try {
 }
 
 void Rnic::add_connection(std::unique_ptr<Connection> connection) {
-  // So that list_direct, in the middle of a connection's work, has room without asking for it; and
-  // the timers, at any time.
+  // So that list_direct, in the middle of a connection's work, has room without asking for it, and
+  // handle_interest for the dead; and the timers, at any time.
   if (timed_.capacity() <= connections_.size()) timed_.reserve(2 * connections_.size() + 8);
   if (streaming_.capacity() <= connections_.size()) streaming_.reserve(2 * connections_.size() + 8);
+  if (dead_.capacity() <= connections_.size()) dead_.reserve(2 * connections_.size() + 8);
   if (index_.reserve(connections_.size() + 1)) {
     for (auto& [number, other] : connections_) index_.put(number, other.get());
   }
@@ -339,7 +340,7 @@ void Rnic::pause(ListenerSlot& slot) {
 
 void Rnic::handle_interest(Connection& c) {
   list_direct(c, c.state() == ConnectionState::Streaming && c.wants_read());
-  if (c.dead()) has_dead_ = true;
+  if (c.dead() && !std::exchange(c.to_bury, true)) dead_.push_back(c.number());
   if (!c.watched()) return unwatch(c);
   if (c.stream() == nullptr || c.stream()->fd() < 0) return;
   const std::uint32_t interest = interest_of(c);
@@ -529,12 +530,13 @@ void Rnic::prepare_exit() {
 }
 
 void Rnic::bury() {
-  if (!has_dead_ || exits_) return;
-  has_dead_ = false;
-  std::erase_if(connections_, [this](const auto& entry) {
-    if (entry.second->dead()) index_.remove(entry.first, entry.second.get());
-    return entry.second->dead();
-  });
+  if (dead_.empty() || exits_) return;
+  for (const device::ConnectionNumber number : dead_) {
+    const auto entry = connections_.find(number);
+    index_.remove(number, entry->second.get());
+    connections_.erase(entry);
+  }
+  dead_.clear();
 }
 
 }  // namespace weft::engine

@@ -147,6 +147,8 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
   if (r.kind == IOResult::Kind::BadMemory) return lose_landing();
   if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
   note_received(r.octets, missing + room);
+  // The kernel also stops where the program has unmapped the place, and says so only the next time.
+  if (r.octets < missing) drained_ = false;
   const std::size_t landed = std::min(r.octets, missing);
   buffer.end += r.octets - landed;
   if (!qp_->core().handle_landed(front(), landing, landed)) return lose_landing();
@@ -188,7 +190,7 @@ void Connection::make_room() {
 
 /// Nothing moved: for now, or the stream ended.
 Connection::Got Connection::handle_no_octets(const IOResult& r) {
-  drained_ = true;
+  drained_ = r.error == 0;
   if (r.kind == IOResult::Kind::WouldBlock) return Got::Nothing;
   if (r.kind != IOResult::Kind::Closed) {
     if (end_error_ == 0) end_error_ = r.error;

@@ -1,9 +1,15 @@
 // More streams than the poller tells of by levels: what an edge tells of once is never left lying.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "engine/poller.h"
 #include "engine/testing/side.h"
 
 namespace weft::engine {
@@ -176,8 +182,66 @@ TEST_P(EdgesTest, NothingIsLostBetweenAProgramAndItsThread) {
   }
 }
 
+class EdgesSleepTest : public EdgesTest {};
+
+/// A program's thread sleeps, is told of something, and the progress thread is about.
+TEST_P(EdgesSleepTest, AWakeUpIsItsWhoSleeps) {
+  std::atomic<std::uint32_t> queued{0}, taken{0};
+  std::atomic<bool> stop{false};
+  std::thread sleeper([&] {
+    while (!stop) {
+      if (queued > 0) {
+        --queued;
+        ++taken;
+      } else if (server->rnic.sleep(queued) == device::Slept::NotHere) {
+        std::this_thread::yield();
+      }
+    }
+  });
+  for (std::uint32_t round = 1; round <= 500; ++round) {
+    const std::size_t stream = round % kStreams;
+    receive(stream, 8);
+    send(stream, 8);
+    if (round % 3 == 0) server->rnic.poll(server->cq.number);
+    ++queued;
+    server->rnic.end_sleep(queued);
+    EXPECT_TRUE(server->wait_until([&] { return taken == round; })) << "round " << round;
+    expect_from(*server, stream);
+    expect_from(*client, stream);
+    if (HasFailure()) break;
+  }
+  stop = true;
+  ++queued;
+  server->rnic.end_sleep(queued);
+  sleeper.join();
+}
+
+TEST(PollerTest, WhoAwaitsTakesTheWakeUpAndNothingElse) {
+  Poller poller;
+  ASSERT_TRUE(poller.open().ok());
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK), 0);
+  ASSERT_TRUE(poller.add(pipe[0], EPOLLIN | EPOLLET, 5).ok());
+  EXPECT_FALSE(poller.await(Duration::zero()));
+  poller.wake();
+  EXPECT_TRUE(poller.await(std::chrono::hours(1)));
+  EXPECT_FALSE(poller.await(Duration::zero()));
+  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
+  EXPECT_TRUE(poller.await(std::chrono::hours(1)));
+  std::array<epoll_event, 4> events;
+  EXPECT_EQ(poller.look(events).size(), 1u);
+  EXPECT_EQ(poller.look(events).size(), 0u) << "an edge is told of once";
+  poller.wake();
+  EXPECT_EQ(poller.look(events).size(), 0u);
+  EXPECT_TRUE(poller.await(Duration::zero())) << "a wake-up is left by who looks";
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Placements, EdgesTest,
                          ::testing::Values(Placement::Inline, Placement::Thread));
+
+INSTANTIATE_TEST_SUITE_P(Placements, EdgesSleepTest, ::testing::Values(Placement::Thread));
 
 }  // namespace
 }  // namespace weft::engine

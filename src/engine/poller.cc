@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "transport/tcp/syscalls.h"
@@ -60,10 +61,12 @@ std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event>
 }
 
 bool Poller::await(Duration most) {
-  pollfd watched = {epoll_, POLLIN, 0};
+  std::array<pollfd, 2> watched = {pollfd{epoll_, POLLIN, 0}, pollfd{wake_, POLLIN, 0}};
   timespec bound = {static_cast<time_t>(most.count() / kSecond),
                     static_cast<long>(most.count() % kSecond)};
-  return raw::call(SYS_ppoll, &watched, 1, &bound, nullptr, 0) > 0;
+  if (raw::call(SYS_ppoll, watched.data(), watched.size(), &bound, nullptr, 0) <= 0) return false;
+  if (watched[1].revents != 0) take_wakeup();
+  return true;
 }
 
 Result<void> Poller::sleep(int timeout_ms) {
@@ -104,10 +107,13 @@ std::span<const epoll_event> Poller::look(std::span<epoll_event> out) {
 
 void Poller::take_wakeup(std::span<const epoll_event> events) {
   for (const epoll_event& event : events) {
-    if (event.data.u64 != kWakeKey) continue;
-    std::uint64_t count;
-    raw::read(wake_, &count, sizeof count);
+    if (event.data.u64 == kWakeKey) take_wakeup();
   }
+}
+
+void Poller::take_wakeup() {
+  std::uint64_t count;
+  raw::read(wake_, &count, sizeof count);
 }
 
 std::span<const epoll_event> Poller::take_and_keep(long n, std::span<epoll_event> out) {

@@ -39,6 +39,7 @@ class Poller {
   std::span<const epoll_event> wait_briefly(Duration timeout, std::span<epoll_event> out);
   /// Waits as wait() would and takes nothing, so that nobody else misses an edge. Is there
   /// something?
+  /// A wake-up is consumed.
   bool await(Duration most);
   /// As await(), for a program's thread: a cancellation point, and EINTR when a signal ended it.
   Result<void> sleep(int timeout_ms);
@@ -58,6 +59,7 @@ class Poller {
  private:
   /// Takes the wake-up, if it is among what epoll_wait returned.
   void take_wakeup(std::span<const epoll_event> events);
+  void take_wakeup();
   /// Drops what is not a stream's or a listener's; `n` as epoll_wait returned it.
   static std::span<const epoll_event> keep(long n, std::span<epoll_event> out);
   std::span<const epoll_event> take_and_keep(long n, std::span<epoll_event> out);

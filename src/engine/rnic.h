@@ -144,9 +144,11 @@ class Rnic final : public device::Device,
   void serve_forgotten();
   /// Serves what a wait() of the poller brought, and what is due. Waits for the lock.
   void progress_events(std::span<const epoll_event> ready);
-  /// Then whoever waits in the poller takes nothing from it without the lock: the others would not
-  /// be told again.
+  /// Then whoever waits in the poller takes no events without the lock: the others would not be
+  /// told again.
   bool watches_edges() const { return watches_edges_.load(std::memory_order_seq_cst); }
+  /// Serves what the poller has, and what is due, and leaves a wake-up to who waits there now.
+  void progress_edges();
 
  private:
   class Entry;
@@ -211,7 +213,7 @@ class Rnic final : public device::Device,
   /// QPs, or shared receive queues.
   bool any_rung() const { return rung() || srq_rung_.load(std::memory_order_seq_cst); }
   void serve_rung();
-  std::uint32_t interest_of(const Connection&) const;
+  std::uint32_t interest_of(Connection&) const;
   void list_direct(Connection&, bool reads);
   void swap_direct();
   void serve_shared();

@@ -245,6 +245,13 @@ void Rnic::progress_events(std::span<const epoll_event> ready) {
   serve_timers();
 }
 
+void Rnic::progress_edges() {
+  Entry entry(*this);
+  std::array<epoll_event, 64> events;
+  serve_ready(poller_.look(events));
+  serve_timers();
+}
+
 int Rnic::timeout_ms() {
   const std::int64_t deadline = deadline_ns_.load(std::memory_order_seq_cst);
   if (deadline == kNoDeadline) return -1;
@@ -357,12 +364,12 @@ void Rnic::handle_interest(Connection& c) {
   has_unwatched_ = true;
 }
 
-std::uint32_t Rnic::interest_of(const Connection& c) const {
+std::uint32_t Rnic::interest_of(Connection& c) const {
   const std::uint32_t events = (c.wants_read() ? EPOLLIN : 0u) | (c.wants_write() ? EPOLLOUT : 0u) |
                                (c.wants_hang_up() ? EPOLLRDHUP : 0u) | Connection::kRegistered;
   const bool many = streaming_.size() > kLevelStreamsMax;
-  const bool edges =
-      many && c.state() == ConnectionState::Streaming && events == Connection::kReads;
+  const bool edges = many && c.state() == ConnectionState::Streaming &&
+                     events == Connection::kReads && c.stream()->has_edges();
   return edges ? Connection::kReadsByEdges : events;
 }
 

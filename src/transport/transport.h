@@ -18,7 +18,7 @@ namespace weft::transport {
 struct IOResult {
   enum class Kind : std::uint8_t {
     Moved,       ///< `octets` > 0 moved
-    WouldBlock,  ///< nothing now; readiness will tell
+    WouldBlock,  ///< nothing now; readiness will tell. `error`, if any: why it could not be seen
     Closed,      ///< receive: the peer's FIN, nothing more will come
     Lost,        ///< reset, time-out or another end of the connection: `error` is the errno
     BadMemory,   ///< part of the caller's memory is not mapped (EFAULT); nothing moved
@@ -55,6 +55,10 @@ class Stream {
   virtual std::size_t emss() = 0;
   /// -1 after reset() of a kernel socket, and for a simulation.
   virtual int fd() const = 0;
+  /// Readiness can be watched by edges (EPOLLET), with EPOLLRDHUP for the FIN: whatever arrives
+  /// after a receive that gave less than it was asked for, or said WouldBlock without an error,
+  /// makes an edge.
+  virtual bool has_edges() const { return false; }
   virtual Address local() const = 0;  ///< these two also after the end
   virtual Address peer() const = 0;
 };

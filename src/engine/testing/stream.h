@@ -22,6 +22,7 @@ class PassingStream : public transport::Stream {
   void reset() override { inner_->reset(); }
   std::size_t emss() override { return inner_->emss(); }
   int fd() const override { return inner_->fd(); }
+  bool has_edges() const override { return inner_->has_edges(); }
   transport::Address local() const override { return inner_->local(); }
   transport::Address peer() const override { return inner_->peer(); }
 

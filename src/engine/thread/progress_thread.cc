@@ -143,7 +143,7 @@ void ProgressThread::run() {
     // To go in only to look would send what waits for the posts behind it.
     if (watched && !any && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
-    edges ? rnic_.progress() : rnic_.progress_events(ready);
+    edges ? rnic_.progress_edges() : rnic_.progress_events(ready);
   }
 }
 

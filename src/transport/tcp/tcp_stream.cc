@@ -167,9 +167,11 @@ IOResult TCPStream::receive(std::span<const iovec> pieces) {
       fin_received_ = true;
       return {IOResult::Kind::Closed, 0, 0};
     case EAGAIN:
+      return lost_ != 0 ? lose(lost_) : IOResult{};
     case ENOBUFS:
     case ENOMEM:
-      return lost_ != 0 ? lose(lost_) : IOResult{};
+      return lost_ != 0 ? lose(lost_)
+                        : IOResult{IOResult::Kind::WouldBlock, 0, static_cast<int>(-result)};
     case EFAULT:
       return {IOResult::Kind::BadMemory, 0, EFAULT};
     default:

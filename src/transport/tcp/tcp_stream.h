@@ -19,6 +19,7 @@ class TCPStream final : public Stream {
   void reset() override;
   std::size_t emss() override;
   int fd() const override { return socket_.fd(); }
+  bool has_edges() const override { return true; }
   Address local() const override { return local_; }
   Address peer() const override { return peer_; }
 

@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "engine/buffers.h"
 #include "engine/listener_places.h"
+#include "engine/others_turn.h"
 #include "engine/queue_pair.h"
 #include "transport/transport.h"
 
@@ -167,6 +168,7 @@ class Connection {
   bool tell_again = false;                 ///< the poller, of what it told of already by an edge
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
+  PassedOver passed_over;                  ///< by who polls
   bool to_bury = false;                    ///< on the list of the dead
 
  private:

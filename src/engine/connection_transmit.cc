@@ -46,7 +46,8 @@ std::size_t shorten(std::span<iovec> list, std::size_t octets) {
 void Connection::transmit() {
   core::QP& core = qp_->core();
   const bool is_short = owner_.turn_is_short(*this);
-  for (int i = 0; !blocked_ && !send_lost_; ++i) {
+  // What is left of a batch is one.
+  for (int i = batch_ != nullptr ? 1 : 0; !blocked_ && !send_lost_; ++i) {
     if (!send_control()) break;
     if (batch_ != nullptr && !send_pending()) break;
     if (!wants_batch()) break;
@@ -65,7 +66,7 @@ void Connection::transmit() {
     const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
     const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
     core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
-                              is_short ? kOctetsPerShortTurn : kTransmitOctetsMax);
+                              is_short ? kBegunInShortTurnMax : kTransmitOctetsMax);
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();

@@ -6,14 +6,26 @@
 
 namespace weft::engine {
 
-/// In every eighth poll, and in the next one after somebody asked for it: polls may be rare.
+/// How often a stream was passed over, in polls of CQs that are not its own. So where its own is
+/// polled as often, it gets its turns in those polls alone.
+class PassedOver {
+ public:
+  static constexpr std::uint8_t kMost = 7;
+
+  /// At a poll of another CQ. False: it was often enough.
+  bool once_more() { return ++times_ <= kMost; }
+  void end() { times_ = 0; }
+
+ private:
+  std::uint8_t times_ = 0;
+};
+
+/// Polls may be rare: then the next one asks all streams.
 class OthersTurn {
  public:
-  static constexpr std::uint32_t kEvery = 8;
-
   /// At each poll, by one thread at a time: is it now?
   bool come() {
-    if (++polls_ % kEvery != 0 && !asked_.load(std::memory_order_relaxed)) return false;
+    if (!asked_.load(std::memory_order_relaxed)) return false;
     asked_.store(false, std::memory_order_relaxed);
     return true;
   }
@@ -21,7 +33,6 @@ class OthersTurn {
   void ask() { asked_.store(true, std::memory_order_relaxed); }
 
  private:
-  std::uint32_t polls_ = 0;
   std::atomic<bool> asked_{false};
 };
 

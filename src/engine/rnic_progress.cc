@@ -197,7 +197,7 @@ void Rnic::note_arming() {
   if (sleep_habit_.note_arming()) nap_.interrupt();
 }
 
-/// Who polls one CQ waits for its streams. Another one's can wait a few polls (OthersTurn), unless
+/// Who polls one CQ waits for its streams. Another one's can wait a few polls (PassedOver), unless
 /// it is brisk.
 bool Rnic::completes_elsewhere(Connection& c, device::CQNumber empty) const {
   QueuePair* qp = c.qp();
@@ -206,26 +206,33 @@ bool Rnic::completes_elsewhere(Connection& c, device::CQNumber empty) const {
 }
 
 void Rnic::poll_directly(device::CQNumber empty) {
-  const bool direct = streaming_.size() <= kDirectStreamsMax && ++poll_turn_ % kPollerEvery != 0;
-  if (direct) {
-    // Who waits for small messages is not kept waiting by another one's turn.
-    if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
-    // The clock is read when something arrives (Connection::receive_once): most polls find nothing.
-    const bool all = streaming_.size() == 1 || empty == device::kNoCQ ||
-                     settings_.engine == Placement::Inline || others_turn_.come();
-    // By index: serving one may end it and change the list.
-    for (std::size_t i = 0; i < streaming_.size(); ++i) {
-      if (all || !completes_elsewhere(*streaming_[i], empty)) streaming_[i]->handle_polled();
-    }
-    return;
+  const bool few = streaming_.size() <= kDirectStreamsMax;
+  if (few) {
+    ask_streams(empty);
+    if (++poll_turn_ % kPollerEvery != 0) return;
   }
   tick();
   // All that a look of the progress thread would bring is done here.
   if (presence_.note(now_)) nap_.push(now_);
   std::array<epoll_event, 64> events;
   const bool alone = settings_.engine == Placement::Inline;
-  serve_ready(alone ? poller_.wait(0, events) : poller_.look(events));
+  serve_ready(alone ? poller_.wait(0, events) : poller_.look(events), few);
   serve_timers();
+}
+
+/// The clock is read when something arrives (Connection::receive_once): most polls find nothing.
+void Rnic::ask_streams(device::CQNumber empty) {
+  // Who waits for small messages is not kept waiting by another one's turn.
+  if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
+  const bool all = streaming_.size() == 1 || empty == device::kNoCQ ||
+                   settings_.engine == Placement::Inline || others_turn_.come();
+  // By index: serving one may end it and change the list.
+  for (std::size_t i = 0; i < streaming_.size(); ++i) {
+    Connection& c = *streaming_[i];
+    if (!all && completes_elsewhere(c, empty) && c.passed_over.once_more()) continue;
+    c.passed_over.end();
+    c.handle_polled();
+  }
 }
 
 int Rnic::progress_fd() const {
@@ -278,14 +285,18 @@ void Rnic::prefetch_ready(std::span<const epoll_event> ready, std::size_t at) {
   if (const Connection* c = ahead(kRings)) c->prefetch_rings();
 }
 
-void Rnic::serve_ready(std::span<const epoll_event> ready) {
+/// `asked`: the streams were, already.
+void Rnic::serve_ready(std::span<const epoll_event> ready, bool asked) {
   const bool many = ready.size() >= kManyReady;
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const epoll_event& event = ready[i];
     if (many) prefetch_ready(ready, i);
     // A key may be stale: an earlier event of this round ended its owner.
     if (Connection* connection = find_connection(event.data.u64)) {
-      connection->handle_ready(hang_up_of(event.events));
+      const HangUp hang_up = hang_up_of(event.events);
+      // A second turn in one poll would keep the other stream waiting.
+      const bool done = asked && connection->direct_slot != Connection::kNotListed;
+      if (!done || hang_up != HangUp::None) connection->handle_ready(hang_up);
     } else if (auto it = listeners_.find(event.data.u64); it != listeners_.end()) {
       accept_all(*it->second);
     }

@@ -162,14 +162,24 @@ TEST_P(OtherCQTest, APollOfOneCQServesTheOthersToo) {
 INSTANTIATE_TEST_SUITE_P(Placements, OtherCQTest,
                          ::testing::Values(Placement::Inline, Placement::Thread));
 
-TEST(OthersTurnTest, ItComesEveryEighthTime) {
-  OthersTurn turn;
-  for (std::uint32_t i = 1; i <= 3 * OthersTurn::kEvery; ++i) {
-    EXPECT_EQ(turn.come(), i % OthersTurn::kEvery == 0);
+TEST(PassedOverTest, IsAskedInEveryEighthPollOfOtherCQs) {
+  PassedOver passed;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < PassedOver::kMost; ++i) EXPECT_TRUE(passed.once_more());
+    EXPECT_FALSE(passed.once_more());
+    passed.end();
   }
 }
 
-TEST(OthersTurnTest, ItComesOnceMoreWhenAsked) {
+TEST(PassedOverTest, IsNotAskedSoWhereItsOwnCQIsPolled) {
+  PassedOver passed;
+  for (int i = 0; i < 100; ++i) {
+    for (int j = 0; j < PassedOver::kMost; ++j) EXPECT_TRUE(passed.once_more());
+    passed.end();
+  }
+}
+
+TEST(OthersTurnTest, ItComesOnceWhenAsked) {
   OthersTurn turn;
   EXPECT_FALSE(turn.come());
   turn.ask();

@@ -187,6 +187,19 @@ TEST_P(BesideTest, TheRestOfATurnIsOne) {
   if (seen == 0) GTEST_SKIP() << "the machine is too busy";
 }
 
+/// It is asked in few octets and answers in many: nobody waits for a small message there.
+TEST_P(BesideTest, WhoAnswersReadsIsNotBrisk) {
+  constexpr std::uint32_t kRead = 256 * 1024;  // too much to leave in equal shares
+  for (int i = 0; i < 32; ++i) {
+    for (const int connection : {kBulk, kSmall}) {
+      server_moved_[connection].longest_call = 0;
+      post(connection, device::SendOpcode::Read, kRead);
+      ASSERT_TRUE(client->wait_completion().has_value());
+      EXPECT_GT(server_moved_[connection].longest_call, kRead) << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Placements, BesideTest, ::testing::Values(Placement::Inline));
 
 }  // namespace

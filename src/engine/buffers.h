@@ -27,6 +27,8 @@ inline constexpr std::size_t kTransmitStagingOctets = 528 * 1024;
 inline constexpr std::size_t kOctetsPerShortTurn = 22 * 1024;
 /// Behind so many no FPDU is begun then, which might be as long.
 inline constexpr std::size_t kBegunInShortTurnMax = 16 * 1024;
+/// What neither receives nor sends more at a time exchanges small messages.
+inline constexpr std::size_t kSmallOctets = 4 * 1024;
 inline constexpr std::size_t kTransmitPieces = 512;
 
 struct ReceiveBuffer {

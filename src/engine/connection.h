@@ -266,6 +266,7 @@ class Connection {
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   bool heard_ = false;                ///< something was received since the last batch
+  bool sent_much_ = false;            ///< a batch that is not small, since the last turn
   bool drained_ = false;              ///< the last receive found less than it asked for
   struct {
     Instant began, ended;

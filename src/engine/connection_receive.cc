@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "engine/connection.h"
 
@@ -20,8 +21,7 @@ constexpr int kReceivesPerTurn = 32;
 /// Where Writes come with messages that tell of them, so many: their program then reads what was
 /// written from the second-level cache. Else more at once saves system calls.
 constexpr std::size_t kToldOctets = 128 * 1024;
-/// So many turns in a row that brought so little make a connection brisk.
-constexpr std::size_t kSmallTurnOctets = 4 * 1024;
+/// So many small turns in a row make a connection brisk.
 constexpr std::uint8_t kBriskTurns = 4;
 /// Payload of which this much is still to come is received straight into its place.
 constexpr std::size_t kLandingOctetsMin = 16 * 1024;
@@ -72,7 +72,8 @@ void Connection::ask_again() {
 void Connection::note_turn() {
   if (turn_octets_ == 0) return;
   tells_of_writes_ = turn_tells_of_writes();
-  if (turn_octets_ > kSmallTurnOctets) {
+  const bool sent_much = std::exchange(sent_much_, false);
+  if (turn_octets_ > kSmallOctets || sent_much) {
     small_turns_ = 0;
   } else if (small_turns_ == kBriskTurns) {
     owner_.handle_brisk(*this);

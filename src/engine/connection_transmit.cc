@@ -70,6 +70,7 @@ void Connection::transmit() {
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();
+    if (batch_->total > kSmallOctets) sent_much_ = true;
     emss_weight_ += static_cast<std::uint32_t>(batch_->total + kEmssBatchWeight);
     batch_->piece_count = batch.pieces().size();
     batch_->share = share_of_batch();

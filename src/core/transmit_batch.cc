@@ -5,8 +5,12 @@
 
 namespace weft::core {
 
-TransmitBatch::TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max)
-    : staging_(staging), pieces_(pieces), octets_max_(octets_max) {}
+TransmitBatch::TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max,
+                             std::size_t octets_bound)
+    : staging_(staging),
+      pieces_(pieces),
+      octets_max_(std::min(octets_max, octets_bound)),
+      octets_bound_(octets_bound) {}
 
 std::uint8_t* TransmitBatch::reserve(std::size_t n) {
   if (n > staging_room()) return nullptr;
@@ -42,9 +46,10 @@ bool TransmitBatch::lend(const std::uint8_t* data, std::size_t n) {
 }
 
 std::size_t TransmitBatch::room_for(std::size_t fpdu_octets) const {
-  if (full()) return 0;
+  if (!admits(fpdu_octets)) return 0;
   const std::size_t begun = (octets_max_ - octets_ - 1) / fpdu_octets + 1;
-  return std::min(begun, staging_room() / fpdu_octets);
+  const std::size_t within = (octets_bound_ - octets_) / fpdu_octets;
+  return std::min({begun, std::max<std::size_t>(within, 1), staging_room() / fpdu_octets});
 }
 
 TransmitBatch::Mark TransmitBatch::mark() const {

@@ -27,8 +27,10 @@ struct Piece {
 /// needed until the octets were sent.
 class TransmitBatch {
  public:
-  /// `octets_max`: no FPDU is begun once the batch holds this many octets.
-  TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max);
+  /// `octets_max`: no FPDU is begun once the batch holds this many octets. `octets_bound`: nor one,
+  /// but the first, that would make it longer than this.
+  TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max,
+                std::size_t octets_bound = SIZE_MAX);
 
   /// The next n octets of staging, as part of the gather list; the caller fills them.
   /// Null when staging or the list is full.
@@ -53,13 +55,17 @@ class TransmitBatch {
   std::size_t staging_room() const { return staging_.size() - staged_; }
   std::size_t piece_room() const { return pieces_.size() - piece_count_; }
   bool full() const { return octets_ >= octets_max_; }
-  /// How many FPDUs of so many octets, all of them in staging, can be begun before it is full.
+  /// May an FPDU of so many octets be begun?
+  bool admits(std::size_t fpdu_octets) const {
+    return !full() && (octets_ == 0 || fpdu_octets <= octets_bound_ - octets_);
+  }
+  /// How many FPDUs of so many octets, all of them in staging, may be begun one after the other.
   std::size_t room_for(std::size_t fpdu_octets) const;
 
  private:
   MutableOctets staging_;
   std::span<Piece> pieces_;
-  std::size_t octets_max_;
+  std::size_t octets_max_, octets_bound_;
   std::size_t staged_ = 0;
   std::size_t piece_count_ = 0;
   std::size_t octets_ = 0;

@@ -100,6 +100,22 @@ TEST(TransmitBatch, FullFromTheOctetLimitOn) {
   EXPECT_TRUE(f.batch.full());
 }
 
+TEST(TransmitBatch, NoneButTheFirstGoesBeyondTheBound) {
+  std::array<std::uint8_t, 1000> octets;
+  std::array<Piece, 4> pieces;
+  TransmitBatch batch(octets, pieces, 500, 100);
+  EXPECT_TRUE(batch.admits(300));
+  EXPECT_EQ(batch.room_for(300), 1u);
+  EXPECT_EQ(batch.room_for(30), 3u);
+  ASSERT_NE(batch.reserve(40), nullptr);
+  EXPECT_TRUE(batch.admits(60));
+  EXPECT_FALSE(batch.admits(61));
+  EXPECT_EQ(batch.room_for(61), 0u);
+  EXPECT_EQ(batch.room_for(20), 3u);
+  ASSERT_NE(batch.reserve(60), nullptr);
+  EXPECT_FALSE(batch.admits(1)) << "full";
+}
+
 TEST(TransmitBatch, ClearStartsOver) {
   Fixture f(8, 1);
   std::uint8_t* const first = f.batch.reserve(8);

@@ -23,10 +23,9 @@ inline constexpr std::size_t kTransmitOctetsMax = 512 * 1024;
 /// So much when all of it is copied or lent, with what is added to payload. Touched only then.
 inline constexpr std::size_t kTransmitStagingOctets = 528 * 1024;
 /// Octets of a turn, either way, where another connection waits for small messages, and of an FPDU
-/// then: a batch holds one at least.
+/// then: a batch holds one at least. What lands in its place ends with its FPDU, which its sender
+/// cuts.
 inline constexpr std::size_t kOctetsPerShortTurn = 22 * 1024;
-/// Behind so many no FPDU is begun then, which might be as long.
-inline constexpr std::size_t kBegunInShortTurnMax = 16 * 1024;
 /// What neither receives nor sends more at a time exchanges small messages.
 inline constexpr std::size_t kSmallOctets = 4 * 1024;
 inline constexpr std::size_t kTransmitPieces = 512;

@@ -115,7 +115,7 @@ void Connection::handle_stream_ready(HangUp hang_up) {
 
 void Connection::handle_polled() {
   if (state_ != ConnectionState::Streaming) return;
-  if (blocked_) return handle_stream_ready(HangUp::None);
+  if (wants_write()) return handle_stream_ready(HangUp::None);
   if (held_back_) return;
   begin_turn();
   const Got got = receive_once();

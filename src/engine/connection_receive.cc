@@ -72,7 +72,8 @@ void Connection::ask_again() {
 void Connection::note_turn() {
   if (turn_octets_ == 0) return;
   tells_of_writes_ = turn_tells_of_writes();
-  const bool sent_much = std::exchange(sent_much_, false);
+  const bool leaves_much = batch_ != nullptr && batch_->total > kSmallOctets;
+  const bool sent_much = std::exchange(sent_much_, false) || leaves_much;
   if (turn_octets_ > kSmallOctets || sent_much) {
     small_turns_ = 0;
   } else if (small_turns_ == kBriskTurns) {

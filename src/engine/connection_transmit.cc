@@ -66,7 +66,7 @@ void Connection::transmit() {
     const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
     const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
     core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
-                              is_short ? kBegunInShortTurnMax : kTransmitOctetsMax);
+                              kTransmitOctetsMax, is_short ? kOctetsPerShortTurn : SIZE_MAX);
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();

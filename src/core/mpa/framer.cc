@@ -142,7 +142,7 @@ Framed Framer::append(TransmitBatch& batch, Octets header, std::span<const Paylo
   weft_assert(ulpdu >= 1 && ulpdu <= wire::kMulpduMax);
   // A build whose assertion hook returns must not send a length that lies: the QP fails instead.
   if (ulpdu < 1 || ulpdu > wire::kMulpduMax) return Framed::MemoryGone;
-  if (batch.full()) return Framed::NoRoom;
+  if (!batch.admits(wire::fpdu_octets(ulpdu))) return Framed::NoRoom;
 
   const TransmitBatch::Mark mark = batch.mark();
   const FPDU fpdu{header, payload, ulpdu, snapshot};
@@ -161,7 +161,7 @@ Framed Framer::append(TransmitBatch& batch, Octets header, std::span<const Paylo
 
 std::uint8_t* Framer::begin(TransmitBatch& batch, std::size_t ulpdu_octets) {
   weft_assert(writes_through() && ulpdu_octets >= 1 && ulpdu_octets <= wire::kMulpduMax);
-  if (batch.full()) return nullptr;
+  if (!batch.admits(wire::fpdu_octets(ulpdu_octets))) return nullptr;
   std::uint8_t* const start = batch.reserve(wire::fpdu_octets(ulpdu_octets));
   if (start == nullptr) return nullptr;
   store_be16(start, static_cast<std::uint16_t>(ulpdu_octets));

@@ -168,7 +168,7 @@ class Connection {
   bool tell_again = false;                 ///< the poller, of what it told of already by an edge
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
-  PassedOver passed_over;                  ///< by who polls
+  PassedOver passed_over;                  ///< by polls
   bool to_bury = false;                    ///< on the list of the dead
 
  private:

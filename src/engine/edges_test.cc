@@ -216,6 +216,61 @@ TEST_P(EdgesSleepTest, AWakeUpIsItsWhoSleeps) {
   sleeper.join();
 }
 
+/// Of many, by edges, one or two are left, which polls ask directly. The program polls, and stops
+/// behind any poll; what came is heard nevertheless, as by others.
+class FewLeftTest : public EdgesTest {
+ protected:
+  void SetUp() override {
+    EdgesTest::SetUp();
+    // One more, in a CQ of its own.
+    old_cq = server->cq;
+    server->cq = *server->rnic.create_cq(256, 0);
+    here.push_back(client->make_qp());
+    there.push_back(server->make_qp());
+    establish(here[kLast], there[kLast]);
+    ASSERT_FALSE(HasFatalFailure());
+    // It has answered once: no nudge makes up for what is lost.
+    client->post_receive(here[kLast], kLast, nullptr, 0, 0);
+    server->post_send(there[kLast], {.wr_id = kLast});
+    expect_from(*client, kLast);
+    expect_from(*server, kLast);
+    for (std::size_t i = 0; i < kStreams - 1; ++i) {
+      ASSERT_TRUE(client->rnic.disconnect(ends[i]).ok());
+      ASSERT_TRUE(server->wait_event().has_value());
+      ASSERT_TRUE(client->wait_event().has_value());
+    }
+  }
+  /// The server's program, which calls nothing from now on.
+  bool hears() {
+    const auto end = std::chrono::steady_clock::now() + Side::kWait;
+    while (server->cq.completions.empty() && std::chrono::steady_clock::now() < end) {
+      client->progress();
+      pollfd told{server->rnic.progress_fd(), POLLIN, 0};
+      if (told.fd >= 0 && ::poll(&told, 1, 0) == 1) server->progress();
+      std::this_thread::yield();
+    }
+    return !server->cq.completions.empty();
+  }
+
+  static constexpr std::size_t kLast = kStreams;
+  device::CQFace old_cq;
+};
+
+TEST_P(FewLeftTest, WhatComesBetweenPollsOfAnotherCQIsHeard) {
+  constexpr std::uint32_t kOctets = 8 * 1024;  // whose messages are small is asked by each poll
+  for (int round = 0; round < 1000; ++round) {
+    receive(kLast, kOctets);
+    for (int i = 0; i < 100; ++i) server->rnic.poll(old_cq.number);
+    if (round % 2 == 0) server->rnic.poll(server->cq.number);
+    for (int i = 0; i < round % 97; ++i) server->rnic.poll(old_cq.number);
+    send(kLast, kOctets);
+    server->rnic.poll(old_cq.number);
+    ASSERT_TRUE(hears()) << "round " << round;
+    expect_from(*server, kLast);
+    expect_from(*client, kLast);
+  }
+}
+
 TEST(PollerTest, WhoAwaitsTakesTheWakeUpAndNothingElse) {
   Poller poller;
   ASSERT_TRUE(poller.open().ok());
@@ -239,6 +294,9 @@ TEST(PollerTest, WhoAwaitsTakesTheWakeUpAndNothingElse) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, EdgesTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread));
+
+INSTANTIATE_TEST_SUITE_P(Placements, FewLeftTest,
                          ::testing::Values(Placement::Inline, Placement::Thread));
 
 INSTANTIATE_TEST_SUITE_P(Placements, EdgesSleepTest, ::testing::Values(Placement::Thread));

@@ -276,6 +276,41 @@ TEST_P(KeepingTest, OneRegionForOneQueuePairAndNoneThatPeersRead) {
   EXPECT_TRUE(server->rnic.keep_writes(other.face.number, second, count).ok());
 }
 
+class KeepingAmongOthersTest : public KeepingTest {};
+
+/// What comes behind kept Writes is left to polls of their own CQ, but for what the progress thread
+/// finds in between: it would have to be received into their room.
+TEST_P(KeepingAmongOthersTest, PollsOfOtherCQsPassItOver) {
+  const device::CQFace own = server->cq, other = *server->rnic.create_cq(64, 0);
+  QPHandle here[2], there[2];
+  server->cq = other;
+  for (int i = 0; i < 2; ++i) {
+    here[i] = client->make_qp();
+    there[i] = server->make_qp();
+    establish(here[i], there[i]);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  server->cq = own;
+  constexpr int kRounds = 200;
+  int left = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    write();
+    ASSERT_FALSE(HasFatalFailure());
+    server->post_receive(server_qp, 5, nullptr, 0, 0);
+    client->post_send(client_qp, {.wr_id = 6});
+    server->rnic.poll(other.number);
+    if (own.completions.empty()) ++left;
+    for (testing::Side* side : {client.get(), server.get()}) {
+      ASSERT_TRUE(side->wait_completion().has_value());
+    }
+    Bytes seen(kOctets);
+    ASSERT_TRUE(read(seen));
+  }
+  EXPECT_GT(left, kRounds / 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, KeepingAmongOthersTest, ::testing::Values(Placement::Thread));
+
 INSTANTIATE_TEST_SUITE_P(Placements, KeepingTest,
                          ::testing::Values(Placement::Inline, Placement::Thread),
                          [](const auto& parameter) {

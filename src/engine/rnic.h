@@ -220,8 +220,8 @@ class Rnic final : public device::Device,
   void serve(QueuePair&);
   void serve_now(QueuePair&);
   void poll_directly(device::CQNumber empty);
-  void ask_streams(device::CQNumber empty);
-  bool completes_elsewhere(Connection&, device::CQNumber) const;
+  void ask_streams(device::CQNumber empty, bool all);
+  bool passes_over(Connection&, device::CQNumber empty) const;
   void note_empty_poll();
   void note_consumer();
   void note_arming();
@@ -230,7 +230,7 @@ class Rnic final : public device::Device,
   void wake_waiter();
   bool take_place();
   bool begin_sleep();
-  void serve_ready(std::span<const epoll_event> ready, bool asked = false);
+  void serve_ready(std::span<const epoll_event> ready);
   void prefetch_ready(std::span<const epoll_event> ready, std::size_t at);
   void add_connection(std::unique_ptr<Connection>);
   void accept_all(ListenerSlot&);

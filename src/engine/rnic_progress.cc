@@ -197,42 +197,59 @@ void Rnic::note_arming() {
   if (sleep_habit_.note_arming()) nap_.interrupt();
 }
 
-/// Who polls one CQ waits for its streams. Another one's can wait a few polls (PassedOver), unless
-/// it is brisk.
-bool Rnic::completes_elsewhere(Connection& c, device::CQNumber empty) const {
-  QueuePair* qp = c.qp();
-  return qp != nullptr && qp->send_cq().number() != empty && qp->receive_cq().number() != empty &&
-         !brisk_.is(&c, now_);
-}
-
 void Rnic::poll_directly(device::CQNumber empty) {
-  const bool few = streaming_.size() <= kDirectStreamsMax;
+  const std::size_t streams = streaming_.size();
+  const bool few = streams <= kDirectStreamsMax;
+  const bool alone = settings_.engine == Placement::Inline;
+  const bool all = streams == 1 || empty == device::kNoCQ || alone || others_turn_.come();
   if (few) {
-    ask_streams(empty);
+    ask_streams(empty, all);
     if (++poll_turn_ % kPollerEvery != 0) return;
   }
   tick();
   // All that a look of the progress thread would bring is done here.
   if (presence_.note(now_)) nap_.push(now_);
   std::array<epoll_event, 64> events;
-  const bool alone = settings_.engine == Placement::Inline;
-  serve_ready(alone ? poller_.wait(0, events) : poller_.look(events), few);
+  std::size_t ready = (alone ? poller_.wait(0, events) : poller_.look(events)).size();
+  if (few || (!all && streams <= kLevelStreamsMax)) {
+    const auto can_wait = [&](const epoll_event& event) {
+      Connection* c = find_connection(event.data.u64);
+      if (c == nullptr || c->direct_slot == Connection::kNotListed) return false;
+      // What is told of once is not passed over.
+      if (hang_up_of(event.events) != HangUp::None || c->interest == Connection::kReadsByEdges) {
+        return false;
+      }
+      // Few were asked just now: a second turn would keep the other one waiting. Of more, one that
+      // keeps Writes until they are read has to place those as more come.
+      return few || (c->qp() != nullptr && c->qp()->keeps_writes() && passes_over(*c, empty));
+    };
+    const auto end = events.begin() + static_cast<std::ptrdiff_t>(ready);
+    const auto rest = std::remove_if(events.begin(), end, can_wait);
+    ready = static_cast<std::size_t>(rest - events.begin());
+  }
+  serve_ready(std::span(events).first(ready));
   serve_timers();
 }
 
 /// The clock is read when something arrives (Connection::receive_once): most polls find nothing.
-void Rnic::ask_streams(device::CQNumber empty) {
+void Rnic::ask_streams(device::CQNumber empty, bool all) {
   // Who waits for small messages is not kept waiting by another one's turn.
   if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
-  const bool all = streaming_.size() == 1 || empty == device::kNoCQ ||
-                   settings_.engine == Placement::Inline || others_turn_.come();
   // By index: serving one may end it and change the list.
   for (std::size_t i = 0; i < streaming_.size(); ++i) {
-    Connection& c = *streaming_[i];
-    if (!all && completes_elsewhere(c, empty) && c.passed_over.once_more()) continue;
-    c.passed_over.end();
-    c.handle_polled();
+    if (all || !passes_over(*streaming_[i], empty)) streaming_[i]->handle_polled();
   }
+}
+
+/// Who polls one CQ waits for its streams. Another one's can wait a few polls (PassedOver), unless
+/// it is brisk.
+bool Rnic::passes_over(Connection& c, device::CQNumber empty) const {
+  QueuePair* qp = c.qp();
+  const bool elsewhere =
+      qp != nullptr && qp->send_cq().number() != empty && qp->receive_cq().number() != empty;
+  if (elsewhere && !brisk_.is(&c, now_) && c.passed_over.once_more()) return true;
+  c.passed_over.end();
+  return false;
 }
 
 int Rnic::progress_fd() const {
@@ -285,18 +302,14 @@ void Rnic::prefetch_ready(std::span<const epoll_event> ready, std::size_t at) {
   if (const Connection* c = ahead(kRings)) c->prefetch_rings();
 }
 
-/// `asked`: the streams were, already.
-void Rnic::serve_ready(std::span<const epoll_event> ready, bool asked) {
+void Rnic::serve_ready(std::span<const epoll_event> ready) {
   const bool many = ready.size() >= kManyReady;
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const epoll_event& event = ready[i];
     if (many) prefetch_ready(ready, i);
     // A key may be stale: an earlier event of this round ended its owner.
     if (Connection* connection = find_connection(event.data.u64)) {
-      const HangUp hang_up = hang_up_of(event.events);
-      // A second turn in one poll would keep the other stream waiting.
-      const bool done = asked && connection->direct_slot != Connection::kNotListed;
-      if (!done || hang_up != HangUp::None) connection->handle_ready(hang_up);
+      connection->handle_ready(hang_up_of(event.events));
     } else if (auto it = listeners_.find(event.data.u64); it != listeners_.end()) {
       accept_all(*it->second);
     }

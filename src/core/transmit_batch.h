@@ -28,7 +28,7 @@ struct Piece {
 class TransmitBatch {
  public:
   /// `octets_max`: no FPDU is begun once the batch holds this many octets. `octets_bound`: nor one,
-  /// but the first, that would make it longer than this.
+  /// but the first, that would make it longer than this, markers not counted.
   TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max,
                 std::size_t octets_bound = SIZE_MAX);
 

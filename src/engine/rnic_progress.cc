@@ -219,9 +219,11 @@ void Rnic::poll_directly(device::CQNumber empty) {
       if (hang_up_of(event.events) != HangUp::None || c->interest == Connection::kReadsByEdges) {
         return false;
       }
-      // Few were asked just now: a second turn would keep the other one waiting. Of more, one that
-      // keeps Writes until they are read has to place those as more come.
-      return few || (c->qp() != nullptr && c->qp()->keeps_writes() && passes_over(*c, empty));
+      // Few were asked just now: a second turn would keep the other one waiting.
+      if (few) return true;
+      // Of more, one that keeps Writes until they are read has to place those as more come.
+      return (event.events & EPOLLOUT) == 0 && c->qp() != nullptr && c->qp()->keeps_writes() &&
+             passes_over(*c, empty);
     };
     const auto end = events.begin() + static_cast<std::ptrdiff_t>(ready);
     const auto rest = std::remove_if(events.begin(), end, can_wait);

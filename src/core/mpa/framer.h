@@ -22,7 +22,7 @@ struct PayloadPiece {
 
 enum class Framed : std::uint8_t {
   Done,
-  NoRoom,      ///< the batch is full; it is as before the call
+  NoRoom,      ///< the batch does not admit it, and is as before the call
   MemoryGone,  ///< registered memory was unmapped; the batch is as before the call
 };
 
@@ -44,7 +44,7 @@ class Framer {
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece> payload,
                 bool snapshot);
   /// An FPDU whose ULPDU of so many octets, 1..kMulpduMax, the caller writes where this says, and
-  /// then calls finish(). Null: the batch is full, and as before the call. Only if
+  /// then calls finish(). Null: the batch does not admit it, and is as before the call. Only if
   /// writes_through().
   std::uint8_t* begin(TransmitBatch&, std::size_t ulpdu_octets);
   /// It is written there: PAD, CRC.

@@ -231,6 +231,8 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   const std::size_t header_octets =
       work.is_send() ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
   const std::uint32_t octets = std::min(work.octets - work.sent, segment_octets_max(work));
+  // Before its sum is asked for, which is told once.
+  if (!batch.admits(wire::fpdu_octets(header_octets + octets))) return false;
   const std::uint32_t index = work.sge_index, offset = work.sge_offset;
   const std::optional<std::uint32_t> pieces = gather(work, octets);
   if (!pieces) {

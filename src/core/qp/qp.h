@@ -173,7 +173,8 @@ class QP {
   void flush(Instant now);
 
   // Outputs.
-  /// Builds FPDUs into the batch until it is full or nothing may be sent. True if it added any.
+  /// Builds FPDUs into the batch until it admits no more or nothing may be sent. True if it added
+  /// any.
   bool poll_transmit(TransmitBatch&, Instant now);
   /// Would poll_transmit have something to add?
   bool wants_transmit() const;

@@ -294,9 +294,13 @@ TEST(QPRun, OfAReadResponseIsNotPlacedIfTheSinkIsGone) {
   EXPECT_EQ(statuses(twins.ends[0].queues.sent), std::vector{WorkStatus::LocalProtection});
 }
 
+/// Of a MULPDU of 134 octets.
+constexpr std::size_t kFPDUOctetsMax = 140;
+
 /// Everything with the payload that `gather_octets_min` says is copied, in runs, or sent from where
 /// it lies, without.
-Bytes all_that_leaves(std::size_t gather_octets_min, bool crc, std::size_t octets_max) {
+Bytes all_that_leaves(std::size_t gather_octets_min, bool crc, std::size_t octets_max,
+                      std::size_t octets_bound = SIZE_MAX) {
   QPConfig config;
   config.gather_octets_min = gather_octets_min;
   End end(config);
@@ -319,8 +323,11 @@ Bytes all_that_leaves(std::size_t gather_octets_min, bool crc, std::size_t octet
   end.deliver(fpdu(read_request(1, {{5}, 0x2000, 5000, source.stag, source.to + 11})));
   end.deliver(fpdu(read_request(2, {{5}, 0x2000, 1140, source.stag, source.to})));
   Bytes all;
-  for (Bytes part = end.transmit(true, octets_max); !part.empty();
-       part = end.transmit(true, octets_max)) {
+  for (Bytes part = end.transmit(true, octets_max, octets_bound); !part.empty();
+       part = end.transmit(true, octets_max, octets_bound)) {
+    if (octets_bound > kFPDUOctetsMax) {
+      EXPECT_LE(part.size(), octets_bound);
+    }
     all.insert(all.end(), part.begin(), part.end());
   }
   EXPECT_EQ(end.queues.sent.size(), 30u);
@@ -332,8 +339,10 @@ TEST(QPRun, LeavesAsIfEachWereFramedByItself) {
   for (const bool crc : {true, false}) {
     const Bytes single = all_that_leaves(1, crc, 65536);
     for (const std::size_t octets_max : {65536, 1, 131, 3000, 8191}) {
-      EXPECT_EQ(to_hex(all_that_leaves(8192, crc, octets_max)), to_hex(single))
-          << octets_max << (crc ? "" : ", no CRC");
+      for (const std::size_t octets_bound : {SIZE_MAX, octets_max}) {
+        EXPECT_EQ(to_hex(all_that_leaves(8192, crc, octets_max, octets_bound)), to_hex(single))
+            << octets_max << " of " << octets_bound << (crc ? "" : ", no CRC");
+      }
     }
   }
 }

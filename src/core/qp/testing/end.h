@@ -115,10 +115,11 @@ class End {
   }
 
   /// What one batch holds, as octets; the QP hears that `accept` of them were taken (all of them).
-  Bytes transmit(bool accept = true, std::size_t octets_max = 65536) {
+  Bytes transmit(bool accept = true, std::size_t octets_max = 65536,
+                 std::size_t octets_bound = SIZE_MAX) {
     staging_.resize(1 << 17);
     pieces_.resize(256);
-    TransmitBatch batch(staging_, pieces_, octets_max);
+    TransmitBatch batch(staging_, pieces_, octets_max, octets_bound);
     qp->poll_transmit(batch, now);
     Bytes out;
     for (const Piece& piece : batch.pieces()) {

@@ -38,9 +38,9 @@ Address peer_address(int fd);
 /// setting them each time. Options that this kernel does not know are left out.
 void set_connection_options(int fd);
 
-/// For a connection whose ends are one host, if they are: no congestion control that paces (bbr),
-/// where the system's own is one. Over loopback there is no bottleneck to find, and the search for
-/// it takes half of the speed.
+/// For a connection whose ends are one host, if they are: the congestion control that does least.
+/// Over loopback there is no bottleneck to find. The search for it takes half of the speed where the
+/// system's own paces (bbr), and a thirtieth of a small message's time where it is cubic.
 void set_options_of_one_host(int fd, const Address& local, const Address& remote);
 
 }  // namespace weft::transport

@@ -103,6 +103,8 @@ Result<void> TCPStream::connected() {
   }
   setup_ = Setup::Established;
   raw::set_option(socket_.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  // Once more: a route may name a congestion control of its own (congctl), and that comes last.
+  set_options_of_one_host(socket_.fd(), local_, peer_);
   return {};
 }
 

@@ -20,8 +20,9 @@ constexpr std::size_t kWholeOctetsMax = 8192;
 
 std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets source) {
   weft_assert(target.size() >= source.size());
-  if (source.size() >= kFoldOctetsMin && can_fold()) {
-    return crc32c_copy_folding(state, target, source);
+  if (source.size() >= kFoldOctetsMin) {
+    if (can_fold_512()) return crc32c_copy_512(state, target, source);
+    if (can_fold_256()) return crc32c_copy_256(state, target, source);
   }
   return crc32c_copy_unfolded(state, target, source);
 }

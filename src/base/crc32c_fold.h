@@ -1,9 +1,10 @@
 // The ways of crc32c_extend() and crc32c_copy(); internal to base.
 //
-// Folding takes 64 octets at a time, and copies them meanwhile if wanted: what no library does.
-// A CRC is the remainder of the data as a polynomial over GF(2), so 128 bits that stand n bits
-// before others can be added to them once they are multiplied by x^n mod P, which 64-bit halves
-// take a carry-less multiplication each for. The remainder of what is left is that of the whole.
+// Folding takes 32 or 64 octets at a time, and copies them meanwhile if wanted: what no library
+// does. A CRC is the remainder of the data as a polynomial over GF(2), so 128 bits that stand n
+// bits before others can be added to them once they are multiplied by x^n mod P, which 64-bit
+// halves take a carry-less multiplication each for. The remainder of what is left is that of the
+// whole.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +17,46 @@ namespace weft {
 /// Fewer octets are not worth folding.
 inline constexpr std::size_t kFoldOctetsMin = 128;
 
-/// Whether this processor has what that takes (AVX-512 and VPCLMULQDQ).
-inline bool can_fold() {
 #if defined(__x86_64__)
+
+/// Whether this processor has what that takes (VPCLMULQDQ with AVX-512, or with AVX2).
+inline bool can_fold_512() {
   return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f");
-#else
-  return false;
-#endif
+}
+inline bool can_fold_256() {
+  return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2");
 }
 
-/// Of kFoldOctetsMin octets at least, where can_fold().
-std::uint32_t crc32c_extend_folding(std::uint32_t state, Octets data);
-std::uint32_t crc32c_copy_folding(std::uint32_t state, MutableOctets target, Octets source);
+/// Of kFoldOctetsMin octets at least, where can_fold_512().
+std::uint32_t crc32c_extend_512(std::uint32_t state, Octets data);
+std::uint32_t crc32c_copy_512(std::uint32_t state, MutableOctets target, Octets source);
+
+/// Likewise where can_fold_256().
+std::uint32_t crc32c_extend_256(std::uint32_t state, Octets data);
+std::uint32_t crc32c_copy_256(std::uint32_t state, MutableOctets target, Octets source);
+
+#else  // processors that never fold
+
+inline bool can_fold_512() {
+  return false;
+}
+inline bool can_fold_256() {
+  return false;
+}
+inline std::uint32_t crc32c_extend_512(std::uint32_t state, Octets) {
+  return state;
+}
+inline std::uint32_t crc32c_extend_256(std::uint32_t state, Octets) {
+  return state;
+}
+inline std::uint32_t crc32c_copy_512(std::uint32_t state, MutableOctets, Octets) {
+  return state;
+}
+inline std::uint32_t crc32c_copy_256(std::uint32_t state, MutableOctets, Octets) {
+  return state;
+}
+
+#endif
 
 /// Anywhere: the crc32 instruction for short pieces, ISA-L for long ones, a copy before it.
 std::uint32_t crc32c_extend_unfolded(std::uint32_t state, Octets data);

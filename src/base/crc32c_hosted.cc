@@ -67,7 +67,10 @@ constexpr std::size_t kShortOctets = 256;
 }  // namespace
 
 std::uint32_t crc32c_extend(std::uint32_t state, Octets data) {
-  if (data.size() >= kFoldOctetsMin && can_fold()) return crc32c_extend_folding(state, data);
+  if (data.size() >= kFoldOctetsMin) {
+    if (can_fold_512()) return crc32c_extend_512(state, data);
+    if (can_fold_256()) return crc32c_extend_256(state, data);
+  }
   return crc32c_extend_unfolded(state, data);
 }
 

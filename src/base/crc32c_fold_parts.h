@@ -1,0 +1,75 @@
+// What the ways of folding have in common; only for them, on x86-64.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace weft::folding {
+
+/// x^exponent mod P, the coefficient of x^31 in bit 0, as all here is.
+constexpr std::uint32_t power(std::size_t exponent) {
+  std::uint32_t remainder = 0x80000000u;
+  for (; exponent > 0; --exponent) {
+    remainder = (remainder >> 1) ^ ((remainder & 1) != 0 ? 0x82f63b78u : 0);
+  }
+  return remainder;
+}
+
+/// What moves 64 bits ahead. The product of two reflected numbers stands one bit too low, and the
+/// remainder in the low half of its 64 bits means x^32 of itself: 33 less.
+template <std::size_t kBitsAhead>
+constexpr long long kKey = power(kBitsAhead - 33);
+
+/// Reads the octets front to back, and writes them where kCopy says so.
+template <bool kCopy>
+struct Cursor {
+  const std::uint8_t* from;
+  std::uint8_t* to;
+  std::size_t left;
+
+  /// The one so many octets ahead.
+  template <typename Word>
+  Word word(std::size_t ahead) const {
+    Word octets;
+    std::memcpy(&octets, from + ahead, sizeof octets);
+    if constexpr (kCopy) {
+      __asm__("" : "+r"(octets));  // not to be loaded again: what is stored is what is summed
+      std::memcpy(to + ahead, &octets, sizeof octets);
+    }
+    return octets;
+  }
+  template <typename Word>
+  Word next() {
+    const Word octets = word<Word>(0);
+    advance(sizeof octets);
+    return octets;
+  }
+  void advance(std::size_t octets) {
+    from += octets;
+    if constexpr (kCopy) to += octets;
+    left -= octets;
+  }
+};
+
+/// The register after 128 bits that have the remainder of all before, and nothing before them.
+[[gnu::target("sse4.2")]] inline std::uint32_t remainder(__m128i bits) {
+  const auto first = static_cast<std::uint64_t>(_mm_cvtsi128_si64(bits));
+  const auto second = static_cast<std::uint64_t>(_mm_extract_epi64(bits, 1));
+  return static_cast<std::uint32_t>(_mm_crc32_u64(_mm_crc32_u64(0, first), second));
+}
+
+/// What is too short to be folded.
+template <bool kCopy>
+[[gnu::target("sse4.2")]] std::uint32_t end(std::uint32_t state, Cursor<kCopy> at) {
+  std::uint64_t wide = state;
+  while (at.left >= 8) wide = _mm_crc32_u64(wide, at.template next<std::uint64_t>());
+  auto after = static_cast<std::uint32_t>(wide);
+  if (at.left >= 4) after = _mm_crc32_u32(after, at.template next<std::uint32_t>());
+  while (at.left > 0) after = _mm_crc32_u8(after, at.template next<std::uint8_t>());
+  return after;
+}
+
+}  // namespace weft::folding

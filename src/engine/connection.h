@@ -163,6 +163,8 @@ class Connection {
   static constexpr std::uint32_t kReads = EPOLLIN | kRegistered;
   /// By edges: told once of what is new, and of a FIN behind octets too.
   static constexpr std::uint32_t kReadsByEdges = EPOLLET | EPOLLRDHUP | kReads;
+  /// As kReads, but the poller has nothing to watch: the program's polls find what comes.
+  static constexpr std::uint32_t kReadsByPolls = 1u << 29 | kReads;
   static constexpr std::uint32_t kNotListed = ~0u;
   std::uint32_t interest = 0;              ///< what the poller was last told
   bool tell_again = false;                 ///< the poller, of what it told of already by an edge

@@ -120,7 +120,8 @@ bool Connection::wants_batch() const {
 
 /// Tells the engine what the stream waits for from now on, unless that is what it knows.
 void Connection::settle() {
-  const bool told = interest == kReads || (interest == kReadsByEdges && !tell_again);
+  const bool told = interest == kReads || interest == kReadsByPolls ||
+                    (interest == kReadsByEdges && !tell_again);
   const bool known = told && only_reads() && direct_slot != kNotListed;
   if (!known) owner_.handle_interest(*this);
   if (deadline()) owner_.handle_deadline(*this);

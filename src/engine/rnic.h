@@ -149,6 +149,8 @@ class Rnic final : public device::Device,
   bool watches_edges() const { return watches_edges_.load(std::memory_order_seq_cst); }
   /// Serves what the poller has, and what is due, and leaves a wake-up to who waits there now.
   void progress_edges();
+  /// The poller watches what was left to polls (leave_to_polls). Waits for the lock.
+  void watch_again();
 
  private:
   class Entry;
@@ -214,6 +216,8 @@ class Rnic final : public device::Device,
   bool any_rung() const { return rung() || srq_rung_.load(std::memory_order_seq_cst); }
   void serve_rung();
   std::uint32_t interest_of(Connection&) const;
+  void leave_to_polls();
+  void watch_left();
   void list_direct(Connection&, bool reads);
   void swap_direct();
   void serve_shared();
@@ -275,6 +279,7 @@ class Rnic final : public device::Device,
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
   std::atomic<bool> watches_edges_{false};
+  std::atomic<bool> left_to_polls_{false};  ///< some may be that the poller does not watch
   Rendezvous rendezvous_{*this};
   Brisk brisk_;
   LateEnds late_ends_;

@@ -208,7 +208,7 @@ void Rnic::poll_directly(device::CQNumber empty) {
   }
   tick();
   // All that a look of the progress thread would bring is done here.
-  if (presence_.note(now_)) nap_.push(now_);
+  if (presence_.note(now_) && nap_.push(now_)) leave_to_polls();
   std::array<epoll_event, 64> events;
   std::size_t ready = (alone ? poller_.wait(0, events) : poller_.look(events)).size();
   if (few || (!all && streams <= kLevelStreamsMax)) {
@@ -382,8 +382,9 @@ void Rnic::handle_interest(Connection& c) {
   // Before the first edge: who waits without the lock takes what it finds in the poller.
   if (interest == Connection::kReadsByEdges) watches_edges_.store(true, std::memory_order_seq_cst);
   const std::uint32_t events = interest & ~Connection::kRegistered;
-  const Result<void> told = c.interest == 0 ? poller_.add(c.stream()->fd(), events, c.number())
-                                            : poller_.modify(c.stream()->fd(), events, c.number());
+  const bool is_new = c.interest == 0 || c.interest == Connection::kReadsByPolls;
+  const Result<void> told = is_new ? poller_.add(c.stream()->fd(), events, c.number())
+                                   : poller_.modify(c.stream()->fd(), events, c.number());
   c.interest = interest;
   if (told) return;
   c.poller_error = told.error().code;  // dealt with later: the connection is in the middle of work
@@ -397,6 +398,34 @@ std::uint32_t Rnic::interest_of(Connection& c) const {
   const bool edges = many && c.state() == ConnectionState::Streaming &&
                      events == Connection::kReads && c.stream()->has_edges();
   return edges ? Connection::kReadsByEdges : events;
+}
+
+/// While the progress thread sleeps as long as the polls go on, and these ask the streams directly,
+/// nobody waits in the poller. To tell it of each packet would take the kernel a twentieth of a
+/// small message's way.
+void Rnic::leave_to_polls() {
+  if (streaming_.size() > kDirectStreamsMax) return;
+  // Pairs with begin_sleep: one of the two sees what the other did.
+  left_to_polls_.store(true, std::memory_order_seq_cst);
+  if (place_.taken()) return;
+  for (Connection* c : streaming_) {
+    if (c->interest != Connection::kReads) continue;
+    poller_.remove(c->stream()->fd());
+    c->interest = Connection::kReadsByPolls;
+  }
+}
+
+void Rnic::watch_again() {
+  Entry entry(*this);
+  watch_left();
+}
+
+/// What came meanwhile is there to be told of.
+void Rnic::watch_left() {
+  if (!left_to_polls_.exchange(false, std::memory_order_seq_cst)) return;
+  for (Connection* c : streaming_) {
+    if (c->interest == Connection::kReadsByPolls) handle_interest(*c);
+  }
 }
 
 /// Of a stream that the poller does not watch nothing would be heard again.
@@ -414,6 +443,7 @@ void Rnic::list_direct(Connection& c, bool reads) {
   if (reads) {
     c.direct_slot = static_cast<std::uint32_t>(streaming_.size());
     streaming_.push_back(&c);
+    if (streaming_.size() > kDirectStreamsMax) watch_left();  // polls do not ask so many
     return;
   }
   streaming_[c.direct_slot] = streaming_.back();
@@ -431,8 +461,8 @@ void Rnic::swap_direct() {
 }
 
 void Rnic::unwatch(Connection& c) {
-  if (c.interest == 0) return;
-  c.interest = 0;
+  const std::uint32_t interest = std::exchange(c.interest, 0);
+  if (interest == 0 || interest == Connection::kReadsByPolls) return;
   if (c.stream() != nullptr && c.stream()->fd() >= 0) poller_.remove(c.stream()->fd());
 }
 

@@ -34,11 +34,12 @@ class Nap {
   bool wait_pushed();
 
   /// Puts off the end of a wait_pushed; does nothing to any other wait. Cheap: sets the timer only
-  /// once in a while.
-  void push(Instant now) {
-    if (is_pushed() && now.ns - set_ns_.load(std::memory_order_relaxed) >= kPushEvery.count()) {
-      push_timer(now);
-    }
+  /// once in a while. True: just now, of a wait that had lasted for as long.
+  bool push(Instant now) {
+    if (!is_pushed()) return false;
+    if (now.ns - set_ns_.load(std::memory_order_relaxed) < kPushEvery.count()) return false;
+    push_timer(now);
+    return true;
   }
   /// Does somebody wait in wait_pushed?
   bool is_pushed() const { return word_.load(std::memory_order_relaxed) == kAsleepPushed; }

@@ -190,6 +190,7 @@ void ProgressThread::stand_back() {
     const bool pushed =
         !arms && pause.is_longest() && rnic_.nap().can_be_pushed() && rnic_.presence().stays(now());
     const bool slept = pushed ? !rnic_.nap().wait_pushed() : !rnic_.nap().wait(pause.us());
+    if (pushed) rnic_.watch_again();
     // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
     rnic_.others_turn().ask();
     // One poll is enough to go on, even of a program that arms: one that had much to send or

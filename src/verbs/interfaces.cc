@@ -17,11 +17,13 @@
 #include <cstring>
 #include <memory>
 
+#include "base/number_gate.h"
+
 namespace weft::verbs {
 namespace {
 
-/// A socket for questions to the kernel. By system call: a preloaded sockets library must neither
-/// see it nor come back to us because of it.
+/// A socket for questions to the kernel, made and closed with the NumberGate passed. By system
+/// call: a preloaded sockets library must neither see it nor come back to us because of it.
 class QuestionSocket {
  public:
   explicit QuestionSocket(int family)
@@ -128,6 +130,7 @@ bool same_address(const sockaddr* a, const sockaddr* b) {
 
 InterfaceScan scan_interfaces() {
   InterfaceScan scan;
+  const NumberGate gate;  // this and what getifaddrs does open descriptors for a moment
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return scan;
   std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
@@ -174,6 +177,7 @@ bool source_address_for(const sockaddr* remote, sockaddr_storage* source) {
   } else {
     return false;
   }
+  const NumberGate gate;
   const QuestionSocket socket(remote->sa_family);
   if (socket.fd() < 0) return false;
   if (syscall(SYS_connect, socket.fd(), &target, octets) != 0) return false;

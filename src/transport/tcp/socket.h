@@ -39,8 +39,8 @@ Address peer_address(int fd);
 void set_connection_options(int fd);
 
 /// For a connection whose ends are one host, if they are: the congestion control that does least.
-/// Over loopback there is no bottleneck to find. The search for it takes half of the speed where the
-/// system's own paces (bbr), and a thirtieth of a small message's time where it is cubic.
+/// Over loopback there is no bottleneck to find. The search for one takes half of the speed where
+/// the system's own paces (bbr), and up to a thirtieth of a small message's time where it is cubic.
 void set_options_of_one_host(int fd, const Address& local, const Address& remote);
 
 }  // namespace weft::transport

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/assert.h"
 #include "base/octets.h"
 
 namespace weft {
@@ -44,16 +45,16 @@ inline bool can_fold_256() {
   return false;
 }
 inline std::uint32_t crc32c_extend_512(std::uint32_t state, Octets) {
-  return state;
+  return weft_assert(false), state;
 }
 inline std::uint32_t crc32c_extend_256(std::uint32_t state, Octets) {
-  return state;
+  return weft_assert(false), state;
 }
 inline std::uint32_t crc32c_copy_512(std::uint32_t state, MutableOctets, Octets) {
-  return state;
+  return weft_assert(false), state;
 }
 inline std::uint32_t crc32c_copy_256(std::uint32_t state, MutableOctets, Octets) {
-  return state;
+  return weft_assert(false), state;
 }
 
 #endif

@@ -23,7 +23,7 @@ constexpr std::uint32_t power(std::size_t exponent) {
 template <std::size_t kBitsAhead>
 constexpr long long kKey = power(kBitsAhead - 33);
 
-/// Reads the octets front to back, and writes them where kCopy says so.
+/// Reads octets, each once, and writes them where kCopy says so.
 template <bool kCopy>
 struct Cursor {
   const std::uint8_t* from;

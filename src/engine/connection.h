@@ -166,7 +166,7 @@ class Connection {
   /// As kReads, but the poller has nothing to watch: the program's polls find what comes.
   static constexpr std::uint32_t kReadsByPolls = 1u << 29 | kReads;
   static constexpr std::uint32_t kNotListed = ~0u;
-  std::uint32_t interest = 0;              ///< what the poller was last told
+  std::uint32_t interest = 0;              ///< what the poller was last told; none of kReadsByPolls
   bool tell_again = false;                 ///< the poller, of what it told of already by an edge
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read

@@ -423,8 +423,11 @@ void Rnic::watch_again() {
 /// What came meanwhile is there to be told of.
 void Rnic::watch_left() {
   if (!left_to_polls_.exchange(false, std::memory_order_seq_cst)) return;
-  for (Connection* c : streaming_) {
-    if (c->interest == Connection::kReadsByPolls) handle_interest(*c);
+  // By index: one may have stopped reading, and another one takes its place in the list.
+  for (std::size_t i = 0; i < streaming_.size();) {
+    Connection& c = *streaming_[i];
+    if (c.interest == Connection::kReadsByPolls) handle_interest(c);
+    if (i < streaming_.size() && streaming_[i] == &c) ++i;
   }
 }
 

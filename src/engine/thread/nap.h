@@ -34,7 +34,7 @@ class Nap {
   bool wait_pushed();
 
   /// Puts off the end of a wait_pushed; does nothing to any other wait. Cheap: sets the timer only
-  /// once in a while. True: just now, of a wait that had lasted for as long.
+  /// once in a while. True: it did so just now.
   bool push(Instant now) {
     if (!is_pushed()) return false;
     if (now.ns - set_ns_.load(std::memory_order_relaxed) < kPushEvery.count()) return false;

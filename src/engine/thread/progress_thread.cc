@@ -190,6 +190,8 @@ void ProgressThread::stand_back() {
     const bool pushed =
         !arms && pause.is_longest() && rnic_.nap().can_be_pushed() && rnic_.presence().stays(now());
     const bool slept = pushed ? !rnic_.nap().wait_pushed() : !rnic_.nap().wait(pause.us());
+    // Whoever saw this thread asleep had the lock, and may still be leaving streams to the polls:
+    // behind it is known which.
     if (pushed) rnic_.watch_again();
     // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
     rnic_.others_turn().ask();

@@ -215,6 +215,12 @@ class Rnic final : public device::Device,
   /// QPs, or shared receive queues.
   bool any_rung() const { return rung() || srq_rung_.load(std::memory_order_seq_cst); }
   void serve_rung();
+  /// With at most this many streams a polling consumer asks each directly, which is cheaper than
+  /// asking the poller; more, and it asks the poller.
+  static constexpr std::size_t kDirectStreamsMax = 2;
+  /// With more, the poller tells of each by edges: it need not look, at every call, at all those of
+  /// which it told the last time, which are in no cache any more.
+  static constexpr std::size_t kLevelStreamsMax = 64;
   std::uint32_t interest_of(Connection&) const;
   void leave_to_polls();
   void watch_left();

@@ -45,6 +45,8 @@ class Stream {
   /// Connecting finished? Empty result: established. EINPROGRESS: not yet (wait for writability).
   /// Any other error: it failed (ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH ...), for ever.
   virtual Result<void> connected() = 0;
+  /// Was it, if it is ever, when it was made? Then waiting for writability is a detour.
+  virtual bool connects_at_once() const { return false; }
   virtual IOResult send(std::span<const iovec> pieces) = 0;
   virtual IOResult receive(std::span<const iovec> pieces) = 0;
   /// FIN after what send() took. receive() goes on.

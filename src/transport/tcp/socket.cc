@@ -13,8 +13,6 @@ namespace {
 
 // Since Linux 6.15; older C libraries do not name it.
 constexpr int kTCPRTOMaxMs = 44;
-/// TCP_CA_NAME_MAX of the kernel.
-constexpr socklen_t kCongestionNameMax = 16;
 
 template <typename Call>
 Address name_by(Call call, int fd) {
@@ -33,9 +31,16 @@ Address peer_address(int fd) {
   return name_by(raw::peer_name, fd);
 }
 
-void set_connection_options(int fd) {
+bool within_one_host(const Address& local, const Address& remote) {
+  return remote.is_loopback() || local.same_host(remote);
+}
+
+void send_at_once(int fd) {
   // MPA hands over whole FPDUs: Nagle's waiting could only add a round trip.
   raw::set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+void notice_lost_peers(int fd) {
   raw::set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   raw::set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(kKeepaliveIdle.count()));
   raw::set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(kKeepaliveInterval.count()));
@@ -43,18 +48,14 @@ void set_connection_options(int fd) {
   raw::set_option(fd, IPPROTO_TCP, kTCPRTOMaxMs, static_cast<int>(kRetransmitIntervalMax.count()));
 }
 
-void set_options_of_one_host(int fd, const Address& local, const Address& remote) {
-  if (!remote.is_loopback() && !local.same_host(remote)) {
-    return;
-  }
-  char name[kCongestionNameMax] = {};
-  socklen_t length = sizeof name;
+void bound_connecting(int fd) {
+  const std::chrono::milliseconds patience = kConnectTimeout;
+  raw::set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count()));
+}
+
+void choose_congestion_control_within_host(int fd) {
   // Every kernel has it, and every user may choose it.
   constexpr std::string_view kSimplest = "reno";
-  if (raw::get_option(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) < 0 ||
-      std::string_view(name, length).starts_with(kSimplest)) {
-    return;
-  }
   raw::set_option(fd, IPPROTO_TCP, TCP_CONGESTION, kSimplest.data(), kSimplest.size());
 }
 

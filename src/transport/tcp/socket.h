@@ -34,13 +34,21 @@ class Socket {
 Address local_address(int fd);
 Address peer_address(int fd);
 
-/// Options of every connection. Given to a listener, what it accepts inherits them, which saves
-/// setting them each time. Options that this kernel does not know are left out.
-void set_connection_options(int fd);
+/// Are these addresses of one host? Not where `local` is unspecified and it is not sure.
+bool within_one_host(const Address& local, const Address& remote);
 
-/// For a connection whose ends are one host, if they are: the congestion control that does least.
-/// Over loopback there is no bottleneck to find. The search for one takes half of the speed where
-/// the system's own paces (bbr), and up to a thirtieth of a small message's time where it is cubic.
-void set_options_of_one_host(int fd, const Address& local, const Address& remote);
+// Options. What is accepted has its listener's, which saves setting them each time; those that this
+// kernel does not know are left out.
+
+void send_at_once(int fd);
+/// Of connections that may leave this host. Within it one kernel has both ends, and tells each of
+/// the other's: nobody has to ask whether the peer is there.
+void notice_lost_peers(int fd);
+/// Before connecting to another host: it may take kConnectTimeout at most.
+void bound_connecting(int fd);
+/// The one that does least. Over loopback there is no bottleneck to find: the search for one takes
+/// half of the speed where the system's own paces (bbr), and up to a thirtieth of a small message's
+/// time where it is cubic.
+void choose_congestion_control_within_host(int fd);
 
 }  // namespace weft::transport

@@ -35,13 +35,17 @@ long call(long number, Arguments... arguments) {
 /// connection of its verbs takes none of them. Returns the number, and what is no descriptor as is.
 /// With the NumberGate passed since before `fd` was there.
 inline long out_of_the_way(long fd) {
-  constexpr rlim_t kFirst = 2048;
-  rlimit limit = {};
-  if (fd < 0 || call(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit) < 0) {
+  constexpr long kFirst = 2048;
+  if (fd < 0 || fd >= kFirst) {
     return fd;
   }
-  const auto first = static_cast<long>(std::min(limit.rlim_cur / 2, kFirst));
-  const long moved = fd < first ? call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, first) : -EINVAL;
+  long moved = call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirst);
+  if (moved < 0) {  // this process may have no such number, or has used them up
+    rlimit limit = {};
+    call(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit);
+    const long first = std::min(static_cast<long>(limit.rlim_cur / 2), kFirst);
+    moved = fd < first ? call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, first) : moved;
+  }
   if (moved < 0) {
     return fd;
   }

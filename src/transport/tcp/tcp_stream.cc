@@ -61,13 +61,14 @@ bool read_info(int fd, tcp_info* info) {
 
 }  // namespace
 
-TCPStream::TCPStream(Socket socket, Origin origin, const Address& peer)
+TCPStream::TCPStream(Socket socket, Origin origin, const Address& local, const Address& peer)
     : socket_(std::move(socket)),
+      origin_(origin),
       setup_(origin == Origin::Accepted ? Setup::Established : Setup::Connecting),
-      local_(local_address(socket_.fd())),
+      local_(local.is_any() ? local_address(socket_.fd()) : local),
       peer_(peer) {
-  if (origin == Origin::Accepted) {
-    set_options_of_one_host(socket_.fd(), local_, peer_);
+  if (origin == Origin::Accepted && within_one_host(local_, peer_)) {
+    choose_congestion_control_within_host(socket_.fd());
   }
 }
 
@@ -84,28 +85,45 @@ Result<void> TCPStream::connected() {
   if (setup_ == Setup::Failed || lost_ != 0) {
     return fail(lost_);
   }
+  if (const Result<void> judged = judge_connecting(); !judged) {
+    return judged;
+  }
+  if (local_.is_any()) {
+    local_ = local_address(socket_.fd());
+  }
+  if (local_.port() == peer_.port() && local_.same_host(peer_)) {
+    reset();
+    return fail(ECONNREFUSED);
+  }
+  setup_ = Setup::Established;
+  if (origin_ == Origin::Connecting) {
+    raw::set_option(socket_.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  }
+  // Once more: a route may name a congestion control of its own (congctl), and that comes last.
+  if (within_one_host(local_, peer_)) {
+    choose_congestion_control_within_host(socket_.fd());
+  }
+  return {};
+}
+
+Result<void> TCPStream::judge_connecting() {
+  tcp_info info;
+  const bool told = read_info(socket_.fd(), &info);
+  const int state = told ? int{info.tcpi_state} : int{TCP_CLOSE};
+  if (state != TCP_CLOSE && state != TCP_SYN_SENT && state != TCP_SYN_RECV) {
+    return {};
+  }
   int error = 0;
   socklen_t length = sizeof error;
   raw::get_option(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) {
     return fail(error);
   }
-  const Address peer = peer_address(socket_.fd());
-  if (peer.length() == 0) {
-    tcp_info info;
-    const bool over = read_info(socket_.fd(), &info) && info.tcpi_state == TCP_CLOSE;
-    return over ? fail(ECONNRESET) : Error{EINPROGRESS, "the TCP connection is being established"};
+  if (peer_address(socket_.fd()).length() != 0) {
+    return {};
   }
-  local_ = local_address(socket_.fd());
-  if (local_.port() == peer.port() && local_.same_host(peer)) {
-    reset();
-    return fail(ECONNREFUSED);
-  }
-  setup_ = Setup::Established;
-  raw::set_option(socket_.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
-  // Once more: a route may name a congestion control of its own (congctl), and that comes last.
-  set_options_of_one_host(socket_.fd(), local_, peer_);
-  return {};
+  return told && state == TCP_CLOSE ? fail(ECONNRESET)
+                                    : Error{EINPROGRESS, "the TCP connection is being established"};
 }
 
 IOResult TCPStream::lose(int error) {

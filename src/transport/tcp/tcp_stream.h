@@ -9,10 +9,11 @@ namespace weft::transport {
 /// Invariant: an error that the kernel reports once is kept here and reported for ever.
 class TCPStream final : public Stream {
  public:
-  enum class Origin { Connecting, Accepted };
-  TCPStream(Socket socket, Origin origin, const Address& peer);
+  enum class Origin : std::uint8_t { Connecting, ConnectingWithinHost, Accepted };
+  TCPStream(Socket socket, Origin origin, const Address& local, const Address& peer);
 
   Result<void> connected() override;
+  bool connects_at_once() const override { return origin_ == Origin::ConnectingWithinHost; }
   IOResult send(std::span<const iovec> pieces) override;
   IOResult receive(std::span<const iovec> pieces) override;
   void close_gracefully() override;
@@ -26,10 +27,12 @@ class TCPStream final : public Stream {
  private:
   enum class Setup : std::uint8_t { Connecting, Established, Failed };
 
+  Result<void> judge_connecting();
   Result<void> fail(int error);
   IOResult lose(int error);
 
   Socket socket_;
+  const Origin origin_;
   Setup setup_;
   bool fin_sent_ = false;
   bool fin_received_ = false;

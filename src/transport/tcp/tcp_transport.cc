@@ -38,7 +38,7 @@ Result<std::unique_ptr<Stream>> TCPListener::accept() {
   const long fd = raw::accept(socket_.fd(), name, &length);
   if (fd >= 0) {
     return std::unique_ptr<Stream>(std::make_unique<TCPStream>(
-        Socket(static_cast<int>(fd)), TCPStream::Origin::Accepted, Address(name)));
+        Socket(static_cast<int>(fd)), TCPStream::Origin::Accepted, local_, Address(name)));
   }
   switch (-fd) {
     case EAGAIN:
@@ -82,10 +82,14 @@ Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, cons
     return error_of(fd, "no TCP socket can be made");
   }
   Socket socket(static_cast<int>(fd));
-  set_connection_options(socket.fd());
-  const std::chrono::milliseconds patience = kConnectTimeout;
-  raw::set_option(socket.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(patience.count()));
-  set_options_of_one_host(socket.fd(), local, remote);  // it starts its work with the connection
+  send_at_once(socket.fd());
+  const bool within = within_one_host(local, remote);
+  if (within) {
+    choose_congestion_control_within_host(socket.fd());  // it starts its work with the connection
+  } else {
+    notice_lost_peers(socket.fd());
+    bound_connecting(socket.fd());
+  }
   if (!local.is_any() || local.port() != 0) {
     if (auto bound = bind_source(socket.fd(), local); !bound) {
       return bound.error();
@@ -95,8 +99,10 @@ Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, cons
   if (result < 0 && result != -EINPROGRESS) {
     return error_of(result, "the destination cannot be reached");
   }
-  return std::unique_ptr<Stream>(
-      std::make_unique<TCPStream>(std::move(socket), TCPStream::Origin::Connecting, remote));
+  using Origin = TCPStream::Origin;
+  return std::unique_ptr<Stream>(std::make_unique<TCPStream>(
+      std::move(socket), within ? Origin::ConnectingWithinHost : Origin::Connecting, Address(),
+      remote));
 }
 
 Result<std::unique_ptr<Listener>> TCPTransport::listen(const Address& local,
@@ -109,7 +115,8 @@ Result<std::unique_ptr<Listener>> TCPTransport::listen(const Address& local,
     return error_of(fd, "no TCP socket can be made");
   }
   Socket socket(static_cast<int>(fd));
-  set_connection_options(socket.fd());
+  send_at_once(socket.fd());
+  notice_lost_peers(socket.fd());
   raw::set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (local.family() == AF_INET6) {
     raw::set_option(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, options.v6_only ? 1 : 0);

@@ -8,7 +8,8 @@
 
 namespace weft::transport {
 
-/// How long a peer that vanished without FIN or RST (power, cable) can stay unnoticed.
+/// How long a peer that vanished without FIN or RST (power, cable) can stay unnoticed. On this very
+/// host none can: what connects within it has no bounds of its own.
 ///
 /// connecting   kConnectTimeout, by TCP_USER_TIMEOUT, which is taken off again once established.
 /// idle         kKeepaliveIdle + kKeepaliveCount * kKeepaliveInterval = 30 s.

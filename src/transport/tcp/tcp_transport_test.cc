@@ -18,6 +18,7 @@
 #include "base/number_gate.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/syscalls.h"
+#include "transport/tcp/tcp_stream.h"
 #include "transport/test_streams.h"
 
 namespace weft::transport {
@@ -61,6 +62,19 @@ TEST_F(TCP, TheProgramsDescriptorsGoOnWhereTheyWere) {
   EXPECT_EQ(after, before);
 }
 
+// Where a process may have few, ours are in the upper half of them.
+TEST_F(TCP, FewDescriptorsAreSharedWithTheProgram) {
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few = {600, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Socket socket(static_cast<int>(raw::open_socket(AF_INET, SOCK_STREAM, 0)));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(socket.fd(), 300);
+  const Socket of_many(static_cast<int>(raw::open_socket(AF_INET, SOCK_STREAM, 0)));
+  EXPECT_EQ(of_many.fd(), before.rlim_cur > 2048 ? 2048 : static_cast<int>(before.rlim_cur / 2));
+}
+
 // A program may put something under a number that is free. A thread of ours may have it then.
 TEST_F(TCP, ANumberThatTheProgramChoosesStaysItsOwn) {
   const int number = ::dup(0);
@@ -84,16 +98,20 @@ TEST_F(TCP, ANumberThatTheProgramChoosesStaysItsOwn) {
   EXPECT_EQ(lost, 0);
 }
 
+void expect_lost_peers_are_noticed(int fd) {
+  EXPECT_NE(option(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
+  EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), kKeepaliveIdle.count());
+  EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), kKeepaliveInterval.count());
+  EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPCNT), kKeepaliveCount);
+}
+
 TEST_F(TCP, BothEndsHaveTheConnectionOptions) {
   Pair pair = connect_pair();
   for (int fd : {pair.active->fd(), pair.passive->fd()}) {
     EXPECT_NE(option(fd, IPPROTO_TCP, TCP_NODELAY), 0);
-    EXPECT_NE(option(fd, SOL_SOCKET, SO_KEEPALIVE), 0);
-    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), kKeepaliveIdle.count());
-    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), kKeepaliveInterval.count());
-    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPCNT), kKeepaliveCount);
     EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0) << "would end a shut window";
   }
+  expect_lost_peers_are_noticed(pair.passive->fd());
 }
 
 std::string congestion_control(int fd) {
@@ -130,21 +148,76 @@ TEST_F(TCP, BetweenHostsTheCongestionControlIsTheSystems) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   ASSERT_GE(fd, 0);
   const std::string before = congestion_control(fd);
-  set_options_of_one_host(fd, v4("192.0.2.1", 1), v4("192.0.2.2", 1));
-  EXPECT_EQ(congestion_control(fd), before);
-  set_options_of_one_host(fd, v4("192.0.2.1", 1), v4("192.0.2.1", 2));
-  EXPECT_EQ(congestion_control(fd), "reno");
   ::close(fd);
+  Pair pair = connect_pair();
+  // As if its peer were another host.
+  TCPStream accepted(Socket(::dup(pair.passive->fd())), TCPStream::Origin::Accepted,
+                     v4("192.0.2.1", 1), v4("192.0.2.2", 1));
+  ASSERT_EQ(::setsockopt(accepted.fd(), IPPROTO_TCP, TCP_CONGESTION, before.data(),
+                         static_cast<socklen_t>(before.size())),
+            0);
+  TCPStream remote(Socket(::dup(accepted.fd())), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
+                   v4("192.0.2.2", 1));
+  EXPECT_EQ(congestion_control(remote.fd()), before);
+  TCPStream here(Socket(::dup(accepted.fd())), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
+                 v4("192.0.2.1", 2));
+  EXPECT_EQ(congestion_control(here.fd()), "reno");
 }
 
-TEST_F(TCP, ConnectingIsBoundedByTheUserTimeout) {
+TEST(OneHost, IsLoopbackOrOneAddress) {
+  EXPECT_TRUE(within_one_host({}, v4("127.0.0.1", 1)));
+  EXPECT_TRUE(within_one_host(v4("127.0.0.5", 0), v4("127.0.0.1", 1)));
+  EXPECT_TRUE(within_one_host({}, v6("::1", 1)));
+  EXPECT_TRUE(within_one_host(v4("192.0.2.1", 0), v4("192.0.2.1", 7)));
+  EXPECT_FALSE(within_one_host({}, v4("192.0.2.1", 7))) << "it may be, and nobody has looked";
+  EXPECT_FALSE(within_one_host(v4("192.0.2.1", 0), v4("192.0.2.2", 7)));
+}
+
+// A stream that connects here as one to another host does: nothing of the tests may leave this one.
+std::unique_ptr<TCPStream> connect_as_to_another_host(const Address& remote) {
+  const auto fd = static_cast<int>(raw::open_socket(AF_INET, SOCK_STREAM, 0));
+  notice_lost_peers(fd);
+  bound_connecting(fd);
+  raw::connect(fd, remote.sockaddr_ptr(), remote.length());
+  return std::make_unique<TCPStream>(Socket(fd), TCPStream::Origin::Connecting, Address(), remote);
+}
+
+TEST_F(TCP, ConnectingToAnotherHostIsBoundedByTheUserTimeout) {
+  Pair pair = connect_pair();
+  const auto stream = connect_as_to_another_host(pair.listener->local());
+  EXPECT_FALSE(stream->connects_at_once());
+  expect_lost_peers_are_noticed(stream->fd());
+  EXPECT_EQ(option(stream->fd(), IPPROTO_TCP, TCP_USER_TIMEOUT),
+            std::chrono::milliseconds(kConnectTimeout).count());
+  ASSERT_TRUE(eventually([&] { return stream->connected().ok(); }));
+  EXPECT_EQ(option(stream->fd(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+}
+
+TEST_F(TCP, WithinAHostItIsThereWhenItIsMadeOrRefused) {
   Pair pair = connect_pair();
   auto stream = transport_.connect({}, pair.listener->local());
   ASSERT_TRUE(stream.ok());
-  EXPECT_EQ(option((*stream)->fd(), IPPROTO_TCP, TCP_USER_TIMEOUT),
-            std::chrono::milliseconds(kConnectTimeout).count());
-  ASSERT_TRUE(eventually([&] { return (*stream)->connected().ok(); }));
-  EXPECT_EQ(option((*stream)->fd(), IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+  EXPECT_TRUE((*stream)->connects_at_once());
+  EXPECT_TRUE((*stream)->connected().ok());
+  EXPECT_TRUE((*stream)->local().same_host(v4("127.0.0.1", 0)));
+  EXPECT_NE((*stream)->local().port(), 0);
+  EXPECT_EQ(option((*stream)->fd(), SOL_SOCKET, SO_KEEPALIVE), 0) << "its kernel tells of its end";
+
+  const Address nobody = pair.listener->local();
+  pair.listener.reset();
+  auto refused = transport_.connect({}, nobody);
+  EXPECT_EQ(refused ? (*refused)->connected().error().code : refused.error().code, ECONNREFUSED);
+}
+
+// The peer may have come and gone before anybody looked.
+TEST_F(TCP, ConnectedIsWhatWasEstablishedHoweverItEnded) {
+  Pair pair = connect_pair();
+  auto closed = transport_.connect({}, pair.listener->local());
+  accept_one(*pair.listener)->close_gracefully();
+  EXPECT_TRUE((*closed)->connected().ok());
+  auto reset = transport_.connect({}, pair.listener->local());
+  accept_one(*pair.listener)->reset();
+  EXPECT_EQ((*reset)->connected().error().code, ECONNRESET);
 }
 
 TEST_F(TCP, ReuseAddressOnlyWhereItIsNeeded) {

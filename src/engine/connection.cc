@@ -26,6 +26,10 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
       cookie_(cookie),
       private_data_(private_data.begin(), private_data.end()) {
   control_.reserve(wire::kStartupFrameOctetsMax);
+  // What it is about to need, while the call can still say that there is no memory.
+  if (stream_->connects_at_once()) {
+    startup_ = std::make_unique<core::Startup>(core::Role::Initiator, config_, owner_.now());
+  }
   qp.connection = this;
   deadline_ = owner_.now() + config.timeout;  // bounds the TCP handshake
   refused_until_ = owner_.now() + kRefusedPatience;

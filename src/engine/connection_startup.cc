@@ -46,7 +46,9 @@ void Connection::handle_connected() {
     }
     return fail(connected.error().code, connected.error().text);
   }
-  startup_.reset(new (std::nothrow) core::Startup(core::Role::Initiator, config_, owner_.now()));
+  if (startup_ == nullptr) {
+    startup_.reset(new (std::nothrow) core::Startup(core::Role::Initiator, config_, owner_.now()));
+  }
   if (startup_ == nullptr) return fail(ENOMEM, "no memory for the MPA startup");
   state_ = ConnectionState::Startup;
   if (const Result<void> r = startup_->connect(private_data_, owner_.now()); !r) {

@@ -1,5 +1,7 @@
 // Requests reach the program in the order in which they came, whatever the RNIC was doing then.
+#include <array>
 #include <atomic>
+#include <string>
 
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/side.h"
@@ -67,6 +69,40 @@ TEST_P(RequestOrderTest, ARequestThatComesWhileALaterConnectionIsTakenStaysFirst
     EXPECT_EQ(event->private_data, std::vector<std::uint8_t>{place});
   }
   server.reset();  // before its transport
+}
+
+class AtOnceTest : public PairTest {
+ protected:
+  Settings make_settings() override { return settings_for(Placement::Inline); }
+};
+
+TEST_F(AtOnceTest, WithinAHostTheRequestLeavesWithTheCall) {
+  Side side(make_settings());
+  RawPeer listener;
+  const sockaddr_storage address = listener.listen();
+  const testing::QPHandle qp = side.make_qp();
+  ASSERT_TRUE(side.rnic
+                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
+                           {.qp = qp.face.number, .private_data = {}}, 1)
+                  .ok());
+  // Nobody runs the protocol but that call.
+  RawPeer peer = listener.accept();
+  std::array<std::uint8_t, wire::kStartupFrameOctetsMax> octets{};
+  const ssize_t n = peer.receive(octets.data(), octets.size());
+  ASSERT_GE(n, static_cast<ssize_t>(wire::kStartupHeaderOctets));
+  EXPECT_EQ(std::string(octets.begin(), octets.begin() + 16), "MPA ID Req Frame");
+}
+
+TEST_F(AtOnceTest, ALoneRequestIsReadAsItIsAccepted) {
+  server = std::make_unique<Side>(make_settings());
+  listen();
+  RawPeer peer;
+  ASSERT_TRUE(peer.connect(server_address));
+  ASSERT_TRUE(send_request(peer, 7));
+  server->progress();
+  const auto event = server->take_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, device::ConnectionEventKind::Requested);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, RequestOrderTest,

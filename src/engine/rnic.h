@@ -209,6 +209,9 @@ class Rnic final : public device::Device,
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
   Result<core::RegionAttributes> region_attributes(const device::RegionRequest&);
   void end_keeping(std::uint32_t stag);
+  Result<Connection*> make_connection(const transport::Address& local,
+                                      const transport::Address& remote,
+                                      const device::ConnectRequest&, std::uint64_t cookie);
   void tick();
   void tick_roughly();
   void mark_rung(QueuePair&);

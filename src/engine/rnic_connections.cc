@@ -88,7 +88,14 @@ Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sock
                                                const device::ConnectRequest& request,
                                                std::uint64_t cookie) try {
   Entry entry(*this);
-  return begin_connect(transport::Address(local), transport::Address(remote), request, cookie);
+  const auto made =
+      make_connection(transport::Address(local), transport::Address(remote), request, cookie);
+  if (!made) return made.error();
+  Connection& c = **made;
+  if (c.stream()->connects_at_once()) c.handle_ready(HangUp::None);
+  handle_interest(c);
+  handle_deadline(c);
+  return c.number();
 } catch (const std::bad_alloc&) {
   return kOutOfMemory;
 }
@@ -97,6 +104,18 @@ Result<device::ConnectionNumber> Rnic::begin_connect(const transport::Address& l
                                                      const transport::Address& remote,
                                                      const device::ConnectRequest& request,
                                                      std::uint64_t cookie) {
+  const auto made = make_connection(local, remote, request, cookie);
+  if (!made) return made.error();
+  handle_interest(**made);
+  handle_deadline(**made);
+  return (*made)->number();
+}
+
+/// One that nobody watches yet.
+Result<Connection*> Rnic::make_connection(const transport::Address& local,
+                                          const transport::Address& remote,
+                                          const device::ConnectRequest& request,
+                                          std::uint64_t cookie) {
   QueuePair* qp = find_qp(request);
   if (qp == nullptr || qp->core().state() != core::QPState::Idle || qp->connection != nullptr) {
     return Error{EINVAL, "connect: the QP does not exist or is not idle"};
@@ -112,9 +131,7 @@ Result<device::ConnectionNumber> Rnic::begin_connect(const transport::Address& l
                                    startup_config(request), *qp, request.private_data, cookie);
   Connection& c = *connection;
   add_connection(std::move(connection));
-  handle_interest(c);
-  handle_deadline(c);
-  return number;
+  return &c;
 }
 
 bool Rnic::reconnect(Connection& c) {

@@ -332,10 +332,9 @@ void Rnic::accept_all(ListenerSlot& slot) try {
                                                    slot.places);
     Connection& c = *connection;
     add_connection(std::move(connection));
-    // Not read here: its Request may be there while an earlier one, found missing a moment ago, is
-    // just coming. The poller tells of both in the order in which they came, and programs pair the
-    // connections of two ends by that order (perftest with -q).
-    handle_interest(c);
+    // Read here only when no other one's Request is awaited: an earlier one, found missing a moment
+    // ago, may just be coming. The poller tells of both in the order in which they came, and
+    // programs pair the connections of two ends by that order (perftest with -q).
     handle_deadline(c);
   }
 } catch (const std::bad_alloc&) {
@@ -351,6 +350,8 @@ void Rnic::add_connection(std::unique_ptr<Connection> connection) {
   if (index_.reserve(connections_.size() + 1)) {
     for (auto& [number, other] : connections_) index_.put(number, other.get());
   }
+    if (slot.places->half_open == 1) c.handle_ready(HangUp::None);
+    handle_interest(c);
   const device::ConnectionNumber number = connection->number();
   const auto [place, added] = connections_.emplace(number, std::move(connection));
   index_.put(number, place->second.get());

@@ -29,7 +29,10 @@ class ConnectionOwner {
   virtual BufferPool<TransmitBuffer>& transmit_buffers() = 0;
   virtual core::Mover& mover() = 0;
   virtual Instant now() const = 0;
-  virtual void refresh_now() = 0;
+  /// Something was received: now() is a recent time.
+  virtual void handle_arrival() = 0;
+  /// The transport took something.
+  virtual void handle_departure() = 0;
   virtual Instant read_clock() = 0;
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
   virtual void handle_interest(Connection&) = 0;

@@ -110,7 +110,7 @@ Connection::Got Connection::receive_staged() {
 }
 
 void Connection::note_received(std::size_t octets, std::size_t asked) {
-  owner_.refresh_now();
+  owner_.handle_arrival();
   drained_ = octets < asked;
   turn_octets_ += octets;
   heard_ = true;

@@ -165,6 +165,7 @@ bool Connection::send_pending() {
     switch (r.kind) {
       case IOResult::Kind::Moved:
         batch_->sent += r.octets;
+        owner_.handle_departure();
         core.handle_sent(r.octets, owner_.now());
         continue;
       case IOResult::Kind::WouldBlock:

@@ -14,6 +14,7 @@
 #include "engine/brisk.h"
 #include "engine/connection.h"
 #include "engine/connection_index.h"
+#include "engine/courtesy.h"
 #include "engine/guarded_mover.h"
 #include "engine/late_ends.h"
 #include "engine/others_turn.h"
@@ -168,7 +169,11 @@ class Rnic final : public device::Device,
   BufferPool<TransmitBuffer>& transmit_buffers() override { return transmit_buffers_; }
   core::Mover& mover() override { return mover_; }
   Instant now() const override { return now_; }
-  void refresh_now() override { tick_roughly(); }
+  void handle_arrival() override {
+    tick_roughly();
+    ++arrivals_;
+  }
+  void handle_departure() override { ++departures_; }
   Instant read_clock() override {
     tick();
     return now_;
@@ -204,14 +209,14 @@ class Rnic final : public device::Device,
   QueuePair* find_qp(const device::ConnectRequest&);
   SharedReceiveQueue* find_srq(device::SRQNumber);
   Connection* find_connection(device::ConnectionNumber);
+  Result<Connection*> make_connection(const transport::Address& local,
+                                      const transport::Address& remote,
+                                      const device::ConnectRequest&, std::uint64_t cookie);
   Result<ListenerSlot*> begin_listen(const transport::Address&, int backlog, bool v6_only,
                                      std::uint64_t cookie);
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
   Result<core::RegionAttributes> region_attributes(const device::RegionRequest&);
   void end_keeping(std::uint32_t stag);
-  Result<Connection*> make_connection(const transport::Address& local,
-                                      const transport::Address& remote,
-                                      const device::ConnectRequest&, std::uint64_t cookie);
   void tick();
   void tick_roughly();
   void mark_rung(QueuePair&);
@@ -235,6 +240,7 @@ class Rnic final : public device::Device,
   void poll_directly(device::CQNumber empty);
   void ask_streams(device::CQNumber empty, bool all);
   bool passes_over(Connection&, device::CQNumber empty) const;
+  void give_way();
   void note_empty_poll();
   void note_consumer();
   void note_arming();
@@ -325,6 +331,10 @@ class Rnic final : public device::Device,
   static constexpr std::int64_t kNoDeadline = INT64_MAX;
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;
+  std::uint32_t arrivals_ = 0;    ///< receives that found something
+  std::uint32_t departures_ = 0;  ///< sends of which something was taken
+  std::uint32_t arrivals_polled_ = 0;  ///< arrivals_ at the end of the last poll
+  Courtesy courtesy_;
   OthersTurn others_turn_;
   Presence presence_;
   class ThreadHolder;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -163,18 +164,31 @@ void Rnic::ring_receive(device::QPNumber number) {
 }
 
 void Rnic::poll(device::CQNumber empty) {
-  const bool entered = Entry::try_enter(*this, [empty](Rnic& rnic) {
+  bool yields = false;
+  const bool entered = Entry::try_enter(*this, [empty, &yields](Rnic& rnic) {
+    const std::uint32_t departures = rnic.departures_;
     // Counted only when this thread really was the RNIC: who finds the progress thread at work and
     // comes again at once does not make it stand back.
     rnic.note_empty_poll();
     rnic.note_consumer();
     if (rnic.any_rung()) rnic.serve_rung();  // before the look at what came: a peer may wait for it
     rnic.poll_directly(empty);
+    // What another thread received meanwhile was found, too: it came while this one gave way.
+    const bool came = std::exchange(rnic.arrivals_polled_, rnic.arrivals_) != rnic.arrivals_;
+    yields = rnic.courtesy_.note(came || rnic.departures_ != departures);
   });
+  if (yields) give_way();
   if (entered) return;
   // Whoever holds the lock polls, perhaps, another CQ, or may be waiting for this very processor.
   others_turn_.ask();
   ::sched_yield();
+}
+
+/// To who shares this processor, if there is somebody.
+void Rnic::give_way() {
+  const auto began = std::chrono::steady_clock::now();
+  ::sched_yield();
+  courtesy_.note_yielded(std::chrono::steady_clock::now() - began);
 }
 
 // Neither is a read-modify-write: a few that get lost among many threads do not matter.
@@ -336,6 +350,8 @@ void Rnic::accept_all(ListenerSlot& slot) try {
     // ago, may just be coming. The poller tells of both in the order in which they came, and
     // programs pair the connections of two ends by that order (perftest with -q).
     handle_deadline(c);
+    if (slot.places->half_open == 1) c.handle_ready(HangUp::None);
+    handle_interest(c);
   }
 } catch (const std::bad_alloc&) {
   pause(slot);  // the one that there was no memory for is closed
@@ -350,8 +366,6 @@ void Rnic::add_connection(std::unique_ptr<Connection> connection) {
   if (index_.reserve(connections_.size() + 1)) {
     for (auto& [number, other] : connections_) index_.put(number, other.get());
   }
-    if (slot.places->half_open == 1) c.handle_ready(HangUp::None);
-    handle_interest(c);
   const device::ConnectionNumber number = connection->number();
   const auto [place, added] = connections_.emplace(number, std::move(connection));
   index_.put(number, place->second.get());

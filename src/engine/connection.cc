@@ -47,8 +47,8 @@ Connection::Connection(device::ConnectionNumber number, ConnectionOwner& owner,
       places_(std::move(places)),
       place_(Place::HalfOpen) {
   control_.reserve(wire::kStartupFrameOctetsMax);
-  ++places_->half_open;
   startup_ = std::make_unique<core::Startup>(core::Role::Responder, config_, owner_.now());
+  ++places_->half_open;
 }
 
 Connection::~Connection() {

@@ -252,6 +252,7 @@ class Rnic final : public device::Device,
   void serve_ready(std::span<const epoll_event> ready);
   void prefetch_ready(std::span<const epoll_event> ready, std::size_t at);
   void add_connection(std::unique_ptr<Connection>);
+  bool begin_at_once(Connection&);
   void accept_all(ListenerSlot&);
   void pause(ListenerSlot&);
   void serve_timers();
@@ -333,7 +334,6 @@ class Rnic final : public device::Device,
   std::uint32_t poll_turn_ = 0;
   std::uint32_t arrivals_ = 0;    ///< receives that found something
   std::uint32_t departures_ = 0;  ///< sends of which something was taken
-  std::uint32_t arrivals_polled_ = 0;  ///< arrivals_ at the end of the last poll
   Courtesy courtesy_;
   OthersTurn others_turn_;
   Presence presence_;

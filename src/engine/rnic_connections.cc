@@ -92,7 +92,7 @@ Result<device::ConnectionNumber> Rnic::connect(const sockaddr* local, const sock
       make_connection(transport::Address(local), transport::Address(remote), request, cookie);
   if (!made) return made.error();
   Connection& c = **made;
-  if (c.stream()->connects_at_once()) c.handle_ready(HangUp::None);
+  if (c.stream()->connects_at_once() && !begin_at_once(c)) return kOutOfMemory;
   handle_interest(c);
   handle_deadline(c);
   return c.number();

@@ -167,15 +167,14 @@ void Rnic::poll(device::CQNumber empty) {
   bool yields = false;
   const bool entered = Entry::try_enter(*this, [empty, &yields](Rnic& rnic) {
     const std::uint32_t departures = rnic.departures_;
+    if (rnic.courtesy_.was_away()) rnic.poll_turn_ = kPollerEvery - 1;  // the poller is asked now
     // Counted only when this thread really was the RNIC: who finds the progress thread at work and
     // comes again at once does not make it stand back.
     rnic.note_empty_poll();
     rnic.note_consumer();
     if (rnic.any_rung()) rnic.serve_rung();  // before the look at what came: a peer may wait for it
     rnic.poll_directly(empty);
-    // What another thread received meanwhile was found, too: it came while this one gave way.
-    const bool came = std::exchange(rnic.arrivals_polled_, rnic.arrivals_) != rnic.arrivals_;
-    yields = rnic.courtesy_.note(came || rnic.departures_ != departures);
+    yields = rnic.courtesy_.note(rnic.arrivals_, rnic.departures_ != departures);
   });
   if (yields) give_way();
   if (entered) return;
@@ -350,11 +349,20 @@ void Rnic::accept_all(ListenerSlot& slot) try {
     // ago, may just be coming. The poller tells of both in the order in which they came, and
     // programs pair the connections of two ends by that order (perftest with -q).
     handle_deadline(c);
-    if (slot.places->half_open == 1) c.handle_ready(HangUp::None);
+    if (slot.places->half_open == 1 && !begin_at_once(c)) return pause(slot);
     handle_interest(c);
   }
 } catch (const std::bad_alloc&) {
   pause(slot);  // the one that there was no memory for is closed
+}
+
+/// Before anybody watches it. False: there is no memory; it has ended, and nobody hears of it.
+bool Rnic::begin_at_once(Connection& c) try {
+  c.handle_ready(HangUp::None);
+  return true;
+} catch (const std::bad_alloc&) {
+  c.release();
+  return false;
 }
 
 void Rnic::add_connection(std::unique_ptr<Connection> connection) {

@@ -35,9 +35,10 @@ bool within_one_host(const Address& local, const Address& remote) {
   return remote.is_loopback() || local.same_host(remote);
 }
 
-void send_at_once(int fd) {
+void set_options(int fd) {
   // MPA hands over whole FPDUs: Nagle's waiting could only add a round trip.
   raw::set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  raw::set_option(fd, IPPROTO_TCP, kTCPRTOMaxMs, static_cast<int>(kRetransmitIntervalMax.count()));
 }
 
 void notice_lost_peers(int fd) {
@@ -45,7 +46,6 @@ void notice_lost_peers(int fd) {
   raw::set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(kKeepaliveIdle.count()));
   raw::set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(kKeepaliveInterval.count()));
   raw::set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveCount);
-  raw::set_option(fd, IPPROTO_TCP, kTCPRTOMaxMs, static_cast<int>(kRetransmitIntervalMax.count()));
 }
 
 void bound_connecting(int fd) {

@@ -40,9 +40,10 @@ bool within_one_host(const Address& local, const Address& remote);
 // Options. What is accepted has its listener's, which saves setting them each time; those that this
 // kernel does not know are left out.
 
-void send_at_once(int fd);
-/// Of connections that may leave this host. Within it one kernel has both ends, and tells each of
-/// the other's: nobody has to ask whether the peer is there.
+/// Of all connections.
+void set_options(int fd);
+/// Of those that may leave this host. Within it one kernel has both ends, and tells each of the
+/// other's: nobody has to ask whether the peer is there.
 void notice_lost_peers(int fd);
 /// Before connecting to another host: it may take kConnectTimeout at most.
 void bound_connecting(int fd);

@@ -12,6 +12,8 @@ namespace weft::transport {
 namespace {
 
 constexpr std::size_t kEmssMin = 128;
+/// Loopback's own is 64 KiB, unless somebody has changed it.
+constexpr std::size_t kLoopbackMssMin = 16 * 1024;
 constexpr std::size_t kPiecesMax = IOV_MAX;
 
 /// No call to the kernel is needed to find that there is nothing to move, and a receive of nothing
@@ -91,6 +93,9 @@ Result<void> TCPStream::connected() {
   if (local_.is_any()) {
     local_ = local_address(socket_.fd());
   }
+  if (peer_.is_any()) {  // a way to say: this host
+    peer_ = peer_address(socket_.fd());
+  }
   if (local_.port() == peer_.port() && local_.same_host(peer_)) {
     reset();
     return fail(ECONNREFUSED);
@@ -109,8 +114,12 @@ Result<void> TCPStream::connected() {
 Result<void> TCPStream::judge_connecting() {
   tcp_info info;
   const bool told = read_info(socket_.fd(), &info);
-  const int state = told ? int{info.tcpi_state} : int{TCP_CLOSE};
-  if (state != TCP_CLOSE && state != TCP_SYN_SENT && state != TCP_SYN_RECV) {
+  if (told && (info.tcpi_state == TCP_ESTABLISHED || info.tcpi_state == TCP_CLOSE_WAIT)) {
+    // An address of this host, and packets shorter than the loopback's: something on the way
+    // (DNAT) leads to another host after all.
+    if (origin_ == Origin::ConnectingWithinHost && info.tcpi_snd_mss < kLoopbackMssMin) {
+      notice_lost_peers(socket_.fd());
+    }
     return {};
   }
   int error = 0;
@@ -122,8 +131,9 @@ Result<void> TCPStream::judge_connecting() {
   if (peer_address(socket_.fd()).length() != 0) {
     return {};
   }
-  return told && state == TCP_CLOSE ? fail(ECONNRESET)
-                                    : Error{EINPROGRESS, "the TCP connection is being established"};
+  return told && info.tcpi_state == TCP_CLOSE
+             ? fail(ECONNRESET)
+             : Error{EINPROGRESS, "the TCP connection is being established"};
 }
 
 IOResult TCPStream::lose(int error) {

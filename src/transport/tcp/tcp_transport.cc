@@ -82,7 +82,7 @@ Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, cons
     return error_of(fd, "no TCP socket can be made");
   }
   Socket socket(static_cast<int>(fd));
-  send_at_once(socket.fd());
+  set_options(socket.fd());
   const bool within = within_one_host(local, remote);
   if (within) {
     choose_congestion_control_within_host(socket.fd());  // it starts its work with the connection
@@ -115,7 +115,7 @@ Result<std::unique_ptr<Listener>> TCPTransport::listen(const Address& local,
     return error_of(fd, "no TCP socket can be made");
   }
   Socket socket(static_cast<int>(fd));
-  send_at_once(socket.fd());
+  set_options(socket.fd());
   notice_lost_peers(socket.fd());
   raw::set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (local.family() == AF_INET6) {

@@ -9,7 +9,7 @@
 namespace weft::transport {
 
 /// How long a peer that vanished without FIN or RST (power, cable) can stay unnoticed. On this very
-/// host none can: what connects within it has no bounds of its own.
+/// host none can, and what connects within it asks for no sign of life.
 ///
 /// connecting   kConnectTimeout, by TCP_USER_TIMEOUT, which is taken off again once established.
 /// idle         kKeepaliveIdle + kKeepaliveCount * kKeepaliveInterval = 30 s.

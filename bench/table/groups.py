@@ -3,6 +3,7 @@
 Each group yields measurements: {"on/write-bw:64K": figures}. A group that cannot run yields its
 names with {"missing": why}. Failing is another thing: Failed ends the run.
 """
+import copy
 import json
 import os
 import shutil
@@ -169,6 +170,14 @@ def on_loopback(bench, congestion):
         for crc in ("on", "off"):
             found.update(bench.measure(crc, place, rows.points_of(crc), crc))
     return found
+
+
+def on_one_core(bench, congestion):
+    """Group "one-core": both ends share a processor."""
+    sharing = copy.copy(bench)
+    sharing.cpus = (bench.cpus[0], bench.cpus[0])
+    with place_of(congestion) as place:
+        return sharing.measure("one-core", place, rows.points_of("one-core"))
 
 
 def by_default(bench, _congestion):

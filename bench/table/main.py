@@ -18,8 +18,10 @@ import setup
 import works
 
 # What the names of a group's measurements begin with.
-PREFIXES = {"loopback": ("on/", "off/"), "default": ("default/",), "veth": ("veth-",)}
-GROUPS = {"loopback": groups.on_loopback, "default": groups.by_default, "veth": groups.over_veth}
+PREFIXES = {"loopback": ("on/", "off/"), "one-core": ("one-core/",), "default": ("default/",),
+            "veth": ("veth-",)}
+GROUPS = {"loopback": groups.on_loopback, "one-core": groups.on_one_core,
+          "default": groups.by_default, "veth": groups.over_veth}
 
 
 def arguments():

@@ -181,6 +181,11 @@ ROWS = [
         ratio("on/connect:1"), ["on/connect:1"], 0.5, 0.8),
     row("beside", "rise of the small-message p99 beside a bulk stream, to raw's",
         rise("on/write-beside:8"), ["on/write-beside:8"], 1.00, None, AT_MOST),
+    row("one-core-lat-8",
+        "polling on one core: 8-octet RDMA Write, half a round trip, to raw TCP that sleeps",
+        ratio("one-core/shared-lat:8"), ["one-core/shared-lat:8"], direction=AT_MOST),
+    row("one-core-64K", "polling on one core: RDMA Write 64 KiB, to raw TCP that sleeps",
+        ratio("one-core/shared-bw:64K"), ["one-core/shared-bw:64K"]),
     *[row(f"default-{name}", f"under the system's own congestion control, of cubic: {title}",
           share(f"default/{point}", f"on/{point}", less), [f"default/{point}", f"on/{point}"],
           0.9, 1.0)

@@ -27,7 +27,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         file, page = os.path.join(folder, "table.json"), os.path.join(folder, "table.html")
         words = [str(RUN), *sys.argv[1:], "--moment", "--congestion", "reno",
-                 "--only", "loopback,default,veth", "--json", file, "--html", page]
+                 "--only", "loopback,one-core,default,veth", "--json", file, "--html", page]
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         table = json.loads(Path(file).read_text(encoding="utf-8"))
         chart = Path(page).read_text(encoding="utf-8")

@@ -109,6 +109,11 @@ KINDS = {
         lambda octets, many: plain(octets, outstanding=many, buffers=many, post=listed(many),
                                    chunk=CHUNK),
         lambda row: row["messages_per_s"] / 1e6),
+    # For two ends on one core, where plain sockets had better sleep.
+    "shared-lat": latency(lambda octets, _: ping(octets),
+                          lambda octets, _: plain(octets, "ping", wait="block")),
+    "shared-bw": bandwidth(lambda octets, _: blast(octets, passive="poll"),
+                           lambda octets, _: plain(octets, wait="block")),
     "requests": by_weft_bench("thousand/s", "requests:{many}"),
     "connect": by_weft_bench("thousand/s", "connect"),
     "idle-memory": by_weft_bench("octets", "idle-memory:{octets}", tcp=False),

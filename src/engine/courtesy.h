@@ -24,7 +24,7 @@ class Courtesy {
  public:
   /// Vain polls in a row before the processor is given up for the first time: some 20 us.
   static constexpr std::uint32_t kFirst = 64;
-  /// Where nobody wants it, again and again, so rarely: a thousandth of the time goes into asking.
+  /// Where nobody wants it, again and again, so rarely: asking takes two thousandths of the time.
   static constexpr std::uint32_t kAlone = 1024;
   /// To ask takes less, if nobody is there.
   static constexpr Duration kNobody = std::chrono::microseconds(2);

@@ -104,6 +104,7 @@ Result<device::ConnectionNumber> Rnic::begin_connect(const transport::Address& l
                                                      const transport::Address& remote,
                                                      const device::ConnectRequest& request,
                                                      std::uint64_t cookie) {
+  // Not begun at once: whoever calls learns the number here, and may be told of no end before.
   const auto made = make_connection(local, remote, request, cookie);
   if (!made) return made.error();
   handle_interest(**made);

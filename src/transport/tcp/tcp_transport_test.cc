@@ -152,17 +152,16 @@ TEST_F(TCP, BetweenHostsTheCongestionControlIsTheSystems) {
   const std::string before = congestion_control(fd);
   ::close(fd);
   Pair pair = connect_pair();
-  // As if its peer were another host.
-  TCPStream accepted(Socket(::dup(pair.passive->fd())), TCPStream::Origin::Accepted,
-                     v4("192.0.2.1", 1), v4("192.0.2.2", 1));
-  ASSERT_EQ(::setsockopt(accepted.fd(), IPPROTO_TCP, TCP_CONGESTION, before.data(),
+  const int passive = pair.passive->fd();
+  ASSERT_EQ(::setsockopt(passive, IPPROTO_TCP, TCP_CONGESTION, before.data(),
                          static_cast<socklen_t>(before.size())),
             0);
-  TCPStream remote(Socket(::dup(accepted.fd())), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
-                   v4("192.0.2.2", 1));
+  // As if its peer were another host, and then this one.
+  const TCPStream remote(Socket(::dup(passive)), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
+                         v4("192.0.2.2", 1));
   EXPECT_EQ(congestion_control(remote.fd()), before);
-  TCPStream here(Socket(::dup(accepted.fd())), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
-                 v4("192.0.2.1", 2));
+  const TCPStream here(Socket(::dup(passive)), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
+                       v4("192.0.2.1", 2));
   EXPECT_EQ(congestion_control(here.fd()), "reno");
 }
 

@@ -1,6 +1,8 @@
 // The software RNIC: device::Device over the core and a transport.
 #pragma once
 
+#include <signal.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include "engine/courtesy.h"
 #include "engine/guarded_mover.h"
 #include "engine/late_ends.h"
+#include "engine/look_habit.h"
 #include "engine/others_turn.h"
 #include "engine/poller.h"
 #include "engine/poller_place.h"
@@ -249,6 +252,10 @@ class Rnic final : public device::Device,
   void wake_waiter();
   bool take_place();
   bool begin_sleep();
+  bool is_soon(const std::atomic<std::uint32_t>& events);
+  device::Slept sleep_unseen(const std::atomic<std::uint32_t>& events);
+  device::Slept sleep_now(const sigset_t* mask);
+  device::Slept awake() const;
   void serve_ready(std::span<const epoll_event> ready);
   void prefetch_ready(std::span<const epoll_event> ready, std::size_t at);
   void add_connection(std::unique_ptr<Connection>);
@@ -321,6 +328,7 @@ class Rnic final : public device::Device,
   std::atomic<std::uint32_t> empty_polls_{0};
   std::atomic<std::uint32_t> consumer_entries_{0};
   SleepHabit sleep_habit_;
+  LookHabit look_habit_;
   std::atomic<std::uint32_t> polls_at_arming_{0};
   Nap nap_;
   /// For what the thread in place_ sleeps, unless it is the progress thread.

@@ -421,7 +421,7 @@ void Rnic::publish_deadline() {
 /// After a change that who takes the place sees: is somebody in it who did not?
 void Rnic::wake_waiter() {
   if (settings_.engine == Placement::Inline) return poller_.wake();
-  if (place_.taken() && !sleeper_awake_.load(std::memory_order_relaxed)) poller_.wake();
+  if (place_.taken() && !sleeper_awake_.load(std::memory_order_seq_cst)) poller_.wake();
 }
 
 /// Events that moderation has kept back for long enough.

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
+#include "engine/thread/no_signals.h"
 
 namespace weft::engine {
 
@@ -71,12 +73,49 @@ bool Rnic::begin_sleep() {
 device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events) {
   using device::Slept;
   if (!begin_sleep()) return Slept::NotHere;
+  std::optional<NoSignals> none;  // a handler runs when the place is left
   Sleeper sleeper(*this, events);
-  if (events.load(std::memory_order_seq_cst) != 0) return Slept::Look;
-  if (!poller_.sleep(timeout_ms())) return Slept::Interrupted;
+  if (events.load(std::memory_order_seq_cst) != 0) return awake();
+  if (!look_habit_.is_worth()) return sleep_unseen(events);
+  none.emplace();  // a signal that comes while it looks ends the sleep
+  return is_soon(events) ? awake() : sleep_now(&none->before());
+}
+
+/// Without a look.
+device::Slept Rnic::sleep_unseen(const std::atomic<std::uint32_t>& events) {
+  const Instant began = read_clock();
+  const device::Slept slept = sleep_now(nullptr);
+  look_habit_.note_slept(read_clock() - began, events.load(std::memory_order_relaxed) != 0);
+  return slept;
+}
+
+/// With these signals blocked; null: those that are.
+device::Slept Rnic::sleep_now(const sigset_t* mask) {
+  if (!poller_.sleep(timeout_ms(), mask)) return device::Slept::Interrupted;
   sleeper_awake_.store(true, std::memory_order_relaxed);
   progress();
-  return place_.wished() ? Slept::NotHere : Slept::Look;
+  return awake();
+}
+
+device::Slept Rnic::awake() const {
+  return place_.wished() ? device::Slept::NotHere : device::Slept::Look;
+}
+
+/// Looks for a moment. True: there is something to do instead of sleeping.
+bool Rnic::is_soon(const std::atomic<std::uint32_t>& events) {
+  sleeper_awake_.store(true, std::memory_order_relaxed);
+  const Instant end = read_clock() + LookHabit::kLook;
+  bool found = false;
+  do {
+    poll(device::kNoCQ);
+    found = events.load(std::memory_order_relaxed) != 0;
+  } while (!found && !place_.wished() && read_clock() < end);
+  look_habit_.tell(found);
+  if (found) return true;
+  // Who saw it awake gave no sign. Pairs with end_sleep and wake_waiter: one of the two sees what
+  // the other did.
+  sleeper_awake_.store(false, std::memory_order_seq_cst);
+  return events.load(std::memory_order_seq_cst) != 0 || watched() || place_.wished();
 }
 
 namespace {
@@ -108,7 +147,7 @@ device::Slept Rnic::sleep_among(const device::Watched& watched) {
   sleeper_awake_.store(true, std::memory_order_relaxed);
   // A deadline of the RNIC's own may have come instead.
   if (*ready || timeout_ms() == 0) progress();
-  return place_.wished() ? Slept::NotHere : Slept::Look;
+  return awake();
 }
 
 void Rnic::abandon_sleep() {
@@ -119,7 +158,7 @@ void Rnic::abandon_sleep() {
 bool Rnic::end_sleep(const std::atomic<std::uint32_t>& events) {
   if (!sleeps_for(events)) return false;
   // Awake, it makes progress, maybe this very progress, and looks at its queue afterwards.
-  if (!sleeper_awake_.load(std::memory_order_relaxed)) poller_.wake();
+  if (!sleeper_awake_.load(std::memory_order_seq_cst)) poller_.wake();
   return true;
 }
 

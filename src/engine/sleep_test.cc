@@ -129,6 +129,74 @@ TEST_F(SleepTest, AnEventThatIsThereIsNotSleptThrough) {
   EXPECT_EQ(rnic().sleep(queue.queued), Slept::Look);
 }
 
+/// How often the RNIC was asked: once by each sleep, and more by one that looks first.
+TEST_F(SleepTest, ItLooksFirstUntilThatIsInVain) {
+  Queue queue;
+  std::uint32_t sleeps = 0;
+  const auto looks = [&] {
+    const std::uint32_t before = rnic().empty_polls();
+    sleeps = 0;
+    std::thread sleeper([&] {
+      while (queue.queued == 0) {
+        ++sleeps;
+        ASSERT_EQ(rnic().sleep(queue.queued), Slept::Look);
+      }
+    });
+    wait_for_sleeper(queue);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // longer than any look
+    queue.add(rnic());
+    sleeper.join();
+    queue.queued = 0;
+    return rnic().empty_polls() - before - sleeps;
+  };
+  EXPECT_GT(looks(), 0u);
+  EXPECT_EQ(looks(), 0u);
+  EXPECT_GT(looks(), 0u);
+}
+
+/// What came before the sleep is found by the look, and so it is worth looking the next time, too.
+TEST_F(SleepTest, AsLongAsItFindsSomethingItLooks) {
+  Queue queue;
+  server->on_completion_event = [&] { queue.add(rnic()); };
+  listen();
+  QPHandle client_qp = client->make_qp(), server_qp = server->make_qp();
+  establish(client_qp, server_qp);
+  ASSERT_FALSE(HasFatalFailure());
+  for (int round = 0; round < 100; ++round) {
+    queue.queued = 0;
+    server->post_receive(server_qp, 1, nullptr, 0, 0);
+    ASSERT_TRUE(rnic().arm_cq(server->cq.number, false).ok());
+    client->post_send(client_qp, {.wr_id = 2});
+    EXPECT_EQ(sleep_for(queue), Slept::Look);
+    EXPECT_EQ(server->wait_completion()->status, device::CompletionStatus::Success);
+    EXPECT_EQ(client->wait_completion()->status, device::CompletionStatus::Success);
+  }
+}
+
+/// Of a program that goes by EINTR none may get lost.
+TEST_F(SleepTest, ASignalThatComesWhileItLooksEndsTheSleep) {
+  static std::atomic<int> heard;
+  heard = 0;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { ++heard; };  // without SA_RESTART
+  sigaction(SIGUSR1, &action, nullptr);
+  // In the look, which the poll that it makes shows.
+  std::atomic<bool> over{false};
+  Queue queue;
+  std::thread sleeper([&] {
+    const std::uint32_t before = rnic().empty_polls();
+    std::thread killer([&, self = pthread_self()] {
+      while (rnic().empty_polls() - before < 2 && !over) std::this_thread::yield();
+      pthread_kill(self, SIGUSR1);
+    });
+    EXPECT_EQ(rnic().sleep(queue.queued), Slept::Interrupted);
+    over = true;
+    killer.join();
+  });
+  sleeper.join();
+  EXPECT_EQ(heard, 1);
+}
+
 TEST_F(SleepTest, OnlyItsOwnQueueEndsASleepWithoutASign) {
   Queue mine, other;
   std::thread sleeper([&] { EXPECT_EQ(sleep_for(mine), Slept::Look); });

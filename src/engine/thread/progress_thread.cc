@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <array>
 
 #include "engine/rnic.h"
+#include "engine/thread/no_signals.h"
 #include "engine/thread/pause.h"
 
 namespace weft::engine {
@@ -29,16 +29,6 @@ constexpr int kStandBackUs = 100;
 constexpr Duration kForgottenAfter = std::chrono::microseconds(250);
 /// The shortest slice the scheduler grants.
 constexpr std::uint64_t kSliceNs = 100'000;
-
-/// A program's signals are its own: ours only takes faults, which belong to the guard.
-void block_signals() {
-  sigset_t set;
-  sigfillset(&set);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) {
-    sigdelset(&set, fault);
-  }
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-}
 
 Instant now() {
   timespec time;
@@ -80,13 +70,10 @@ void ask_for_short_turns() {
 }  // namespace
 
 ProgressThread::ProgressThread(Rnic& rnic) : rnic_(rnic) {
-  // The mask is inherited, so that no signal can reach the new thread before it has its own.
-  sigset_t set, old;
-  sigfillset(&set);
-  pthread_sigmask(SIG_SETMASK, &set, &old);
+  // The new thread inherits the mask, and keeps it: a program's signals are its own.
+  const NoSignals none;
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "weft");
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 ProgressThread::~ProgressThread() {
@@ -99,13 +86,6 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::run() {
   ask_for_short_turns();
-  block_signals();
-  sigset_t faults;
-  sigemptyset(&faults);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) {
-    sigaddset(&faults, fault);
-  }
-  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 
   std::array<epoll_event, 64> events;
   look();

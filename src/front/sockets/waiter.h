@@ -9,6 +9,7 @@
 #include <ctime>
 #include <optional>
 
+#include "base/patience.h"
 #include "base/result.h"
 
 namespace weft::sockets {
@@ -50,22 +51,8 @@ void end_jumped_turn();
 /// The calling thread works for the device for a moment, where sleep() would.
 void look();
 
-/// A thread that sleeps is woken at a price, its own and that of who wakes it. So it looks for a
-/// moment first, as long as that finds something; where it does not, ever more rarely.
-class Patience {
- public:
-  static constexpr auto kMoment = std::chrono::microseconds(50);
-  /// Is it worth looking? Then tell what came of it.
-  bool is_worth() { return pause_ == 0 || (--pause_, false); }
-  void tell(bool found) {
-    pause_max_ = found ? 0 : std::min(2 * pause_max_ + 1, kPauseMax);
-    pause_ = pause_max_;
-  }
-
- private:
-  static constexpr unsigned kPauseMax = 255;
-  unsigned pause_ = 0, pause_max_ = 0;
-};
+/// So long is looked for before a sleep.
+inline constexpr auto kLook = std::chrono::microseconds(50);
 /// The calling thread's.
 Patience& own_patience();
 
@@ -75,8 +62,7 @@ bool look_for(const Deadline& deadline, Found found) {
   Patience& patience = own_patience();
   if (!patience.is_worth()) return false;
   const auto now = Clock::now();
-  const auto end =
-      deadline ? std::min(now + Patience::kMoment, *deadline) : now + Patience::kMoment;
+  const auto end = deadline ? std::min(now + kLook, *deadline) : now + kLook;
   bool is_found = false;
   while (!is_found && Clock::now() < end) is_found = found();
   patience.tell(is_found);

@@ -23,7 +23,7 @@ using Bytes = std::vector<std::uint8_t>;
 const Bytes kNudge = {0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 /// A Send of nothing, MSN 1.
 const Bytes kSend = {0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
-constexpr int kNudgesMax = 8;
+constexpr int kNudgesMax = 5;
 
 class NudgeTest : public PairTest {
  protected:

@@ -11,15 +11,17 @@ namespace weft::core {
 namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
-/// The pauses double: the last nudge goes 1.3 s after the Reply.
-constexpr std::uint8_t kNudgesMax = 8;
+/// Each pause is four times the one before: the last nudge goes 1.7 s after the Reply. What a
+/// connection costs that is made and left idle are mostly these.
+constexpr int kPauseDoublings = 2;
+constexpr std::uint8_t kNudgesMax = 5;
 /// Nudges of many streams fall on the same instants, so that they cost the engine few wake-ups.
 constexpr Duration kGrid = std::chrono::milliseconds(5);
 
 }  // namespace
 
 void QP::plan_nudge(Instant now) {
-  const std::int64_t due = (now + kFirstPause * (1 << nudges_)).ns;
+  const std::int64_t due = (now + kFirstPause * (1 << kPauseDoublings * nudges_)).ns;
   const std::int64_t grid = kGrid.count();
   nudge_at_ = Instant{(due + grid - 1) / grid * grid};
 }

@@ -193,6 +193,24 @@ void copy_ahead(std::uint8_t* target, Octets source) {
   }
 }
 
+/// By `rep movsb`, which the C library takes for more than such a block, a Zen copies at a tenth of
+/// its speed where the target lies at most so many octets behind the source, modulo a page.
+constexpr std::uintptr_t kStumblesWithin = 31, kPage = 4096;
+
+bool stumbles(const std::uint8_t* target, const std::uint8_t* source) {
+  const std::uintptr_t behind =
+      reinterpret_cast<std::uintptr_t>(target) - reinterpret_cast<std::uintptr_t>(source);
+  return behind % kPage - 1 < kStumblesWithin;
+}
+
+void copy(std::uint8_t* target, Octets source, bool ahead = false) {
+  if (ahead || stumbles(target, source.data())) {
+    copy_ahead(target, source);
+  } else {
+    std::memcpy(target, source.data(), source.size());
+  }
+}
+
 /// Runs `access`, which touches only [address, address + octets) of registered memory.
 template <typename Access>
 bool guarded(const void* address, std::size_t octets, Access access) {
@@ -239,20 +257,14 @@ bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::
     if (state != nullptr) {
       *state = crc32c_copy(*state, MutableOctets(target, octets), Octets(source, octets));
     } else {
-      std::memcpy(target, source, octets);
+      copy(target, Octets(source, octets));
     }
   });
 }
 
 bool GuardedMover::place(std::uint8_t* target, Octets source) {
   return timed(places_cold_, source.size(), kWarmCopiesPerTick, [&](bool ahead) {
-    return guarded(target, source.size(), [&] {
-      if (ahead) {
-        copy_ahead(target, source);
-      } else {
-        std::memcpy(target, source.data(), source.size());
-      }
-    });
+    return guarded(target, source.size(), [&] { copy(target, source, ahead); });
   });
 }
 

@@ -18,8 +18,8 @@ namespace weft::engine {
 /// somebody did, and what was waited for had come behind that, or not
 /// (docs/adr/0024-who-polls-in-vain-gives-way.md).
 ///
-/// Threads: note() under the progress lock, note_yielded() without. Of several that poll, the
-/// patience of one is another's, too, unless it is short.
+/// Threads: note() and note_leaving() under the progress lock, note_yielded() without. Of several
+/// that poll, the patience of one is another's, too, unless it is short.
 class Courtesy {
  public:
   /// Vain polls in a row before the processor is given up for the first time: some 20 us.
@@ -54,8 +54,10 @@ class Courtesy {
     arrivals_at_yield_ = arrivals;
     return true;
   }
-  void note_yielded(Duration took) {
-    took_ns_.store(took.count(), std::memory_order_relaxed);
+  void note_yielded(Duration took) { took_ns_.store(took.count(), std::memory_order_relaxed); }
+  /// This thread polls no more for now: what came behind its yield says nothing.
+  void note_leaving() {
+    if (yielded_ && is_yielder()) yielded_ = false;
   }
   /// Before note(): this thread comes back from others' turn, which was no short one.
   bool was_away() const {

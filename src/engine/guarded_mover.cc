@@ -204,7 +204,8 @@ bool stumbles(const std::uint8_t* target, const std::uint8_t* source) {
 }
 
 void copy(std::uint8_t* target, Octets source, bool ahead = false) {
-  if (ahead || stumbles(target, source.data())) {
+  const bool is_long = source.size() > kAheadOctets;
+  if (ahead || (is_long && stumbles(target, source.data()))) {
     copy_ahead(target, source);
   } else {
     std::memcpy(target, source.data(), source.size());

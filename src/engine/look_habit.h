@@ -24,8 +24,8 @@ class LookHabit {
     patience().tell(found);
     was_short_ = found;
   }
-  /// There was no look; a sleep was that long, and brought what was waited for or not.
-  void note_slept(Duration took, bool found) { was_short_ = found && took < kLook; }
+  /// There was no look; the wait took so long, and brought what was waited for or not.
+  void note_wait(Duration took, bool found) { was_short_ = found && took < kLook; }
 
  private:
   Patience& patience() { return patience_[was_short_ ? 1 : 0]; }

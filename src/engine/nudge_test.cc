@@ -23,7 +23,7 @@ using Bytes = std::vector<std::uint8_t>;
 const Bytes kNudge = {0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 /// A Send of nothing, MSN 1.
 const Bytes kSend = {0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
-constexpr int kNudgesMax = 5;
+constexpr int kNudges = 5;
 
 class NudgeTest : public PairTest {
  protected:
@@ -86,10 +86,9 @@ class NudgeTest : public PairTest {
   std::optional<RawPeer> peer;
 };
 
-TEST_P(NudgeTest, ASilentResponderGetsAFewAndThenNoMore) {
+TEST_P(NudgeTest, ASilentResponderGetsAFew) {
   ASSERT_NO_FATAL_FAILURE(send_first());
-  for (int i = 0; i < kNudgesMax; ++i) expect(kNudge);
-  EXPECT_TRUE(nothing_comes(*client, *peer));
+  for (int i = 0; i < kNudges; ++i) expect(kNudge);
   // The Send completed as ever, and the nudges completed nothing.
   const auto completion = client->wait_completion();
   ASSERT_TRUE(completion.has_value());

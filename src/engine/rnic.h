@@ -251,6 +251,7 @@ class Rnic final : public device::Device,
   void publish_deadline();
   void wake_waiter();
   bool take_place();
+  bool leave_to_thread();
   bool begin_sleep();
   bool is_soon(const std::atomic<std::uint32_t>& events);
   device::Slept sleep_unseen(const std::atomic<std::uint32_t>& events);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <optional>
 
 #include "engine/rnic.h"
@@ -49,6 +50,12 @@ bool Rnic::take_place() {
   return place_.try_take();
 }
 
+/// Another thread posts, and only the progress thread looks after what it leaves lying.
+bool Rnic::leave_to_thread() {
+  nap_.interrupt();  // which had been told that this one sleeps in here
+  return false;
+}
+
 /// Leaves nothing lying, and takes the place. False: another thread does the work.
 bool Rnic::begin_sleep() {
   if (settings_.engine == Placement::Inline) return false;
@@ -56,13 +63,14 @@ bool Rnic::begin_sleep() {
     // This is the next call that posts have waited for.
     if (rung()) Entry::try_enter(*this, [](Rnic&) {});
     end_watch();
-    // Another thread posts, and only the progress thread looks after what it leaves lying.
-    if (watched()) {
-      nap_.interrupt();  // which had been told that this one sleeps in here
-      return false;
-    }
+    if (watched()) return leave_to_thread();
   }
   if (!take_place()) return false;
+  // Who began to gather meanwhile may have woken nobody.
+  if (watched()) {
+    place_.leave();
+    return leave_to_thread();
+  }
   if (left_to_polls_.load(std::memory_order_seq_cst)) watch_again();
   sleep_habit_.note_sleep();
   // As a poll that found nothing: the progress thread stands back from a program that comes often.
@@ -70,22 +78,40 @@ bool Rnic::begin_sleep() {
   return true;
 }
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Does a signal wait that the program would take? Its handler runs.
+bool takes_signal(const sigset_t& mask) {
+  const timespec at_once{};
+  return ::ppoll(nullptr, 0, &at_once, &mask) < 0;
+}
+
+}  // namespace
+
 device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events) {
   using device::Slept;
   if (!begin_sleep()) return Slept::NotHere;
   std::optional<NoSignals> none;  // a handler runs when the place is left
   Sleeper sleeper(*this, events);
-  if (events.load(std::memory_order_seq_cst) != 0) return awake();
+  if (events.load(std::memory_order_seq_cst) != 0) {
+    look_habit_.note_wait({}, true);
+    return awake();
+  }
   if (!look_habit_.is_worth()) return sleep_unseen(events);
-  none.emplace();  // a signal that comes while it looks ends the sleep
-  return is_soon(events) ? awake() : sleep_now(&none->before());
+  none.emplace();
+  const Slept slept = is_soon(events) ? awake() : sleep_now(&none->before());
+  // A signal that came meanwhile ends the sleep, though this may have found something else.
+  const bool in_vain = slept != Slept::Interrupted && events.load(std::memory_order_relaxed) == 0;
+  return in_vain && takes_signal(none->before()) ? Slept::Interrupted : slept;
 }
 
 /// Without a look.
 device::Slept Rnic::sleep_unseen(const std::atomic<std::uint32_t>& events) {
-  const Instant began = read_clock();
+  const Clock::time_point began = Clock::now();
   const device::Slept slept = sleep_now(nullptr);
-  look_habit_.note_slept(read_clock() - began, events.load(std::memory_order_relaxed) != 0);
+  look_habit_.note_wait(Clock::now() - began, events.load(std::memory_order_relaxed) != 0);
   return slept;
 }
 
@@ -104,14 +130,17 @@ device::Slept Rnic::awake() const {
 /// Looks for a moment. True: there is something to do instead of sleeping.
 bool Rnic::is_soon(const std::atomic<std::uint32_t>& events) {
   sleeper_awake_.store(true, std::memory_order_relaxed);
-  const Instant end = read_clock() + LookHabit::kLook;
+  const Clock::time_point end = Clock::now() + LookHabit::kLook;
   bool found = false;
-  do {
+  // The last poll comes behind the time: a poll may end with others' turn.
+  for (bool last = false; !found && !last && !place_.wished();) {
+    last = Clock::now() >= end;
     poll(device::kNoCQ);
     found = events.load(std::memory_order_relaxed) != 0;
-  } while (!found && !place_.wished() && read_clock() < end);
-  look_habit_.tell(found);
+  }
+  if (found || !place_.wished()) look_habit_.tell(found);
   if (found) return true;
+  Entry::try_enter(*this, [](Rnic& rnic) { rnic.courtesy_.note_leaving(); });
   // Who saw it awake gave no sign. Pairs with end_sleep and wake_waiter: one of the two sees what
   // the other did.
   sleeper_awake_.store(false, std::memory_order_seq_cst);

@@ -8,16 +8,27 @@
 
 namespace weft::engine {
 
-/// Faults are taken: they belong to the guard. What comes meanwhile is pending at its end.
+/// What an instruction or a call of the thread itself raises: nobody else's.
+inline sigset_t own_faults() {
+  sigset_t faults;
+  sigemptyset(&faults);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+    sigaddset(&faults, fault);
+  }
+  return faults;
+}
+
+/// Faults are left as they are. What comes meanwhile is pending at its end.
 class NoSignals {
  public:
   NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) {
-      sigdelset(&all, fault);
+    const sigset_t faults = own_faults();
+    sigset_t others;
+    sigemptyset(&others);
+    for (int number = 1; number < NSIG; ++number) {
+      if (sigismember(&faults, number) == 0) sigaddset(&others, number);
     }
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    pthread_sigmask(SIG_BLOCK, &others, &before_);
   }
   ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   NoSignals(const NoSignals&) = delete;

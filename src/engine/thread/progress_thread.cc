@@ -70,7 +70,7 @@ void ask_for_short_turns() {
 }  // namespace
 
 ProgressThread::ProgressThread(Rnic& rnic) : rnic_(rnic) {
-  // The new thread inherits the mask, and keeps it: a program's signals are its own.
+  // The new thread inherits the mask, and keeps it but for faults: a program's signals are its own.
   const NoSignals none;
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "weft");
@@ -86,6 +86,8 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::run() {
   ask_for_short_turns();
+  const sigset_t faults = own_faults();  // which belong to the guard
+  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 
   std::array<epoll_event, 64> events;
   look();

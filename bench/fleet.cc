@@ -4,7 +4,7 @@
 namespace weft::bench {
 
 Fleet::Fleet(const Place& place, FleetShape shape)
-    : role_(place.role), address_(place.address), shape_(shape) {
+    : role_(place.role), control_(place.control), address_(place.address), shape_(shape) {
   links_.reserve(shape.connections_max);
   indices_.reserve(shape.connections_max);
   if (role_ == Role::Follower) {
@@ -55,8 +55,13 @@ RdmaLink& Fleet::add(std::unique_ptr<RdmaLink> link) {
 }
 
 void Fleet::disband() {
+  // Who connects knows of its last connection sooner than who accepts, and would end the first one
+  // while that is still waiting for the last.
   if (role_ == Role::Leader) {
+    control_.get<char>();
     for (const auto& link : links_) link->disconnect();
+  } else {
+    control_.put('a');
   }
   // Each end's QPs are there until both know that all is over.
   for (std::size_t i = 0; i < links_.size(); ++i) events_.await(RDMA_CM_EVENT_DISCONNECTED);

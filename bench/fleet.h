@@ -51,6 +51,7 @@ class Fleet {
   void make_shared(ibv_context* verbs);
 
   Role role_;
+  Control& control_;
   std::string address_;
   FleetShape shape_;
   std::uint16_t port_ = 0;

@@ -9,25 +9,23 @@
 namespace weft::engine {
 
 /// What an instruction or a call of the thread itself raises: nobody else's.
-inline sigset_t own_faults() {
+inline constexpr auto kOwnFaults = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+
+/// Those of the calling thread, which may have been blocked, are taken again.
+inline void take_faults() {
   sigset_t faults;
   sigemptyset(&faults);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
-    sigaddset(&faults, fault);
-  }
-  return faults;
+  for (const int fault : kOwnFaults) sigaddset(&faults, fault);
+  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 }
 
 /// Faults are left as they are. What comes meanwhile is pending at its end.
 class NoSignals {
  public:
   NoSignals() {
-    const sigset_t faults = own_faults();
     sigset_t others;
-    sigemptyset(&others);
-    for (int number = 1; number < NSIG; ++number) {
-      if (sigismember(&faults, number) == 0) sigaddset(&others, number);
-    }
+    sigfillset(&others);
+    for (const int fault : kOwnFaults) sigdelset(&others, fault);
     pthread_sigmask(SIG_BLOCK, &others, &before_);
   }
   ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

@@ -86,8 +86,7 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::run() {
   ask_for_short_turns();
-  const sigset_t faults = own_faults();  // which belong to the guard
-  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
+  take_faults();  // which belong to the guard
 
   std::array<epoll_event, 64> events;
   look();

@@ -9,14 +9,17 @@
 
 namespace weft::sockets {
 
-/// Faults are taken: they are nobody else's.
+/// What the thread itself raises is left as it is, as in engine/thread/no_signals.h, which a
+/// library that runs above any verbs cannot include.
 class NoSignals {
  public:
   NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t others;
+    sigfillset(&others);
+    for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+      sigdelset(&others, own);
+    }
+    pthread_sigmask(SIG_BLOCK, &others, &before_);
   }
   ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   NoSignals(const NoSignals&) = delete;

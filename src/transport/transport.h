@@ -49,6 +49,14 @@ class Stream {
   virtual bool connects_at_once() const { return false; }
   virtual IOResult send(std::span<const iovec> pieces) = 0;
   virtual IOResult receive(std::span<const iovec> pieces) = 0;
+  /// Would splice() save a copy? Asks the kernel, but rarely.
+  virtual bool can_splice() { return false; }
+  /// As send(), of octets that stay what they are until held() does not count them any more. What
+  /// was not taken has to be offered again, before all else and by splice(): it may be under way.
+  virtual IOResult splice(std::span<const iovec> pieces) { return send(pieces); }
+  /// How many of the octets sent last, at most, may still be read from where they lie. Asks
+  /// the kernel (some 3 us). Nothing tells when there are fewer: ask again.
+  virtual std::size_t held() { return 0; }
   /// FIN after what send() took. receive() goes on.
   virtual void close_gracefully() = 0;
   /// RST (or its like), at once; both directions are dead.

@@ -15,6 +15,16 @@ constexpr std::size_t kEmssMin = 128;
 /// Loopback's own is 64 KiB, unless somebody has changed it.
 constexpr std::size_t kLoopbackMssMin = 16 * 1024;
 constexpr std::size_t kPiecesMax = IOV_MAX;
+/// So much arrived: bulk, and what the promise costs is nothing beside it.
+constexpr std::uint64_t kPromiseFrom = 256 * 1024;
+/// Of less its sender does not wait to hear.
+constexpr std::size_t kOwedFrom = 16 * 1024;
+/// Who polls so often in vain has no answer to give: some 10 us.
+constexpr std::uint8_t kAnswerPatience = 32;
+/// So much was sent: the peer has had time to promise. If it has not, it is asked again after four
+/// times as much.
+constexpr std::uint64_t kSpliceFrom = 1024 * 1024;
+constexpr std::uint64_t kSpliceFromTimes = 4;
 
 /// No call to the kernel is needed to find that there is nothing to move, and a receive of nothing
 /// would look like a FIN.
@@ -67,9 +77,11 @@ TCPStream::TCPStream(Socket socket, Origin origin, const Address& local, const A
     : socket_(std::move(socket)),
       origin_(origin),
       setup_(origin == Origin::Accepted ? Setup::Established : Setup::Connecting),
+      splice_from_(kSpliceFrom),
       local_(local.is_any() ? local_address(socket_.fd()) : local),
       peer_(peer) {
   if (origin == Origin::Accepted && within_one_host(local_, peer_)) {
+    within_host_ = true;
     choose_congestion_control_within_host(socket_.fd());
   }
 }
@@ -106,6 +118,7 @@ Result<void> TCPStream::connected() {
   }
   // Once more: a route may name a congestion control of its own (congctl), and that comes last.
   if (within_one_host(local_, peer_)) {
+    within_host_ = true;
     choose_congestion_control_within_host(socket_.fd());
   }
   return {};
@@ -153,8 +166,16 @@ IOResult TCPStream::send(std::span<const iovec> pieces) {
   if (nothing_in(pieces)) {
     return {};
   }
-  const long result = send_pieces(socket_.fd(), pieces);
+  if (splicer_ != nullptr && splicer_->under_way()) {
+    return lose(ECONNABORTED);  // what was offered and not offered again: the stream has a hole
+  }
+  return judge_sending(send_pieces(socket_.fd(), pieces));
+}
+
+IOResult TCPStream::judge_sending(long result) {
   if (result > 0) {
+    sent_ += static_cast<std::uint64_t>(result);
+    owes_ack_ = 0;
     return {IOResult::Kind::Moved, static_cast<std::size_t>(result), 0};
   }
   switch (-result) {
@@ -184,6 +205,7 @@ IOResult TCPStream::receive(std::span<const iovec> pieces) {
   }
   const long result = receive_pieces(socket_.fd(), pieces);
   if (result > 0) {
+    count_received(static_cast<std::size_t>(result));
     return {IOResult::Kind::Moved, static_cast<std::size_t>(result), 0};
   }
   switch (-result) {
@@ -197,6 +219,7 @@ IOResult TCPStream::receive(std::span<const iovec> pieces) {
       fin_received_ = true;
       return {IOResult::Kind::Closed, 0, 0};
     case EAGAIN:
+      if (owes_ack_ != 0 && --owes_ack_ == 0) acknowledge();
       return lost_ != 0 ? lose(lost_) : IOResult{};
     case ENOBUFS:
     case ENOMEM:
@@ -207,6 +230,49 @@ IOResult TCPStream::receive(std::span<const iovec> pieces) {
     default:
       return lose(static_cast<int>(-result));
   }
+}
+
+void TCPStream::count_received(std::size_t octets) {
+  received_ += octets;
+  if (received_ >= kPromiseFrom && within_host_ && !promised_) {
+    promised_ = true;
+    promise_to_copy(socket_.fd());
+  }
+  if (promised_ && octets >= kOwedFrom) owes_ack_ = kAnswerPatience;
+}
+
+/// The sender writes to its memory again when it hears that this was read. TCP, which has seen
+/// answers, waits for one that carries the acknowledgement, up to 40 ms.
+void TCPStream::acknowledge() {
+  raw::set_option(socket_.fd(), IPPROTO_TCP, TCP_QUICKACK, 1);
+}
+
+bool TCPStream::can_splice() {
+  if (splicer_ != nullptr) {
+    return true;
+  }
+  if (!within_host_ || sent_ < splice_from_ || lost_ != 0 || fin_sent_) {
+    return false;
+  }
+  splice_from_ *= kSpliceFromTimes;
+  splicer_ = Splicer::open(socket_.fd(), local_, peer_);
+  return splicer_ != nullptr;
+}
+
+IOResult TCPStream::splice(std::span<const iovec> pieces) {
+  if (splicer_ == nullptr || lost_ != 0 || fin_sent_ || nothing_in(pieces)) {
+    return send(pieces);
+  }
+  const long result = splicer_->send(socket_.fd(), pieces);
+  // Not all memory has pages to refer to (a device's has none): such is copied.
+  if (result == -EFAULT && !splicer_->under_way()) {
+    return send(pieces);
+  }
+  return judge_sending(result);
+}
+
+std::size_t TCPStream::held() {
+  return splicer_ == nullptr || socket_.fd() < 0 ? 0 : splicer_->held(socket_.fd());
 }
 
 void TCPStream::close_gracefully() {

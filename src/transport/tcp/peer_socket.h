@@ -1,0 +1,42 @@
+// What the kernel tells of a connection's other end, where that is a socket of the same host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "transport/tcp/socket.h"
+
+namespace weft::transport {
+
+/// The socket at the other end, by sock_diag(7), which asks for no privilege.
+/// Threads: one at a time.
+class PeerSocket {
+ public:
+  /// Empty: this network namespace has no such socket, the kernel does not say, or the owner of the
+  /// socket has not promised to copy.
+  static std::optional<PeerSocket> find(int fd, const Address& local, const Address& peer);
+
+  /// How many octets wait there to be read: all of them were acknowledged, and the kernel still has
+  /// them. None when the socket is gone. Never fewer than there are.
+  std::optional<std::size_t> unread();
+
+ private:
+  struct Seen;
+  PeerSocket(Socket diag, const Address& local, const Address& peer);
+  std::optional<Seen> ask(const Address& its, const Address& others, std::uint64_t cookie);
+
+  Socket diag_;
+  Address local_, peer_;
+  std::uint32_t asked_ = 0;   ///< number of the last question
+  std::uint64_t cookie_ = 0;  ///< of the peer's socket: the kernel gives each number once
+};
+
+/// Tells every PeerSocket that looks at this end: what arrives here is only ever copied out of the
+/// socket (recv), never passed on as the pages that it lies in (splice, a BPF socket map). Who sent
+/// it may then write to its memory again when it was read.
+///
+/// The promise is a pair of IP options that mean nothing to TCP and that sock_diag shows.
+void promise_to_copy(int fd);
+
+}  // namespace weft::transport

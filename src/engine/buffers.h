@@ -40,10 +40,11 @@ struct TransmitBuffer {
   std::size_t sent = 0;   ///< octets of the batch that the transport took
   std::size_t total = 0;  ///< octets of the batch
   std::size_t share = 0;  ///< octets that are given to the transport at once, at most
+  bool spliced = false;      ///< sent as its pages (transport::Stream::splice)
   std::array<core::Piece, kTransmitPieces> pieces;
   std::size_t piece_count = 0;
   std::array<iovec, kTransmitPieces> vectors;
-  alignas(64) std::array<std::uint8_t, kTransmitStagingOctets> staging;
+  alignas(4096) std::array<std::uint8_t, kTransmitStagingOctets> staging;  ///< whole pages
 };
 
 inline constexpr const char* kNoStaging = "no memory for staging the octets of the connection";
@@ -72,7 +73,7 @@ class BufferPool {
   void keep_all() { keep_ = free_.size(); }
 
  private:
-  static constexpr std::size_t kKeep = 4, kKeepAll = 64;
+  static constexpr std::size_t kKeep = 8, kKeepAll = 64;
   std::size_t keep_ = kKeep;
   std::array<std::unique_ptr<Buffer>, kKeepAll> free_;
   std::size_t kept_ = 0;

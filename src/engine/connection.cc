@@ -55,7 +55,7 @@ Connection::~Connection() {
   part_from_qp();
   leave_place();
   drop_received();
-  if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
+  drop_batches();
 }
 
 /// What was received for it lies in our memory.
@@ -120,7 +120,8 @@ void Connection::handle_stream_ready(HangUp hang_up) {
 void Connection::handle_polled() {
   if (state_ != ConnectionState::Streaming) return;
   if (wants_write()) return handle_stream_ready(HangUp::None);
-  if (held_back_) return;
+  if (has_spliced()) handle_spliced();
+  if (held_back_ || state_ != ConnectionState::Streaming) return;
   begin_turn();
   const Got got = receive_once();
   if (got == Got::Nothing) return;
@@ -132,6 +133,7 @@ void Connection::handle_polled() {
 
 /// transmit(), where mostly nothing has come about that it would send, do or tell.
 void Connection::transmit_more() {
+  if (has_spliced()) release_spliced();
   const core::QP& core = qp_->core();
   const bool quiet = batch_ == nullptr && control_.empty() && !core.wants_transmit() &&
                      !core.has_llp_action() && !core.has_notice() && !qp_->drain_awaited;
@@ -293,6 +295,7 @@ Result<void> Connection::disconnect() {
       return {};
     case ConnectionState::Streaming:
       disconnected_ = true;
+      await_spliced();
       // Refused in Closing, Terminate or Error: it is already on its way out.
       static_cast<void>(qp_->core().close(owner_.now()));
       serve();
@@ -344,11 +347,12 @@ void Connection::detach_qp() {
   if (qp_ == nullptr || abort_setup("the QP was destroyed before the connection was established")) {
     return;
   }
+  await_spliced();
   core::QP& core = qp_->core();
-  const bool all_sent = batch_ == nullptr && control_.empty() && !core.wants_transmit() &&
-                        core.state() != core::QPState::Error;
+  const bool all_sent = batch_ == nullptr && !has_spliced() && control_.empty() &&
+                        !core.wants_transmit() && core.state() != core::QPState::Error;
   part_from_qp();
-  if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
+  drop_batches();
   if (!established_) end_error_ = ECONNABORTED;
   report(take_end());
   if (all_sent && !held_back_) return linger();
@@ -416,7 +420,7 @@ void Connection::die() {
   blocked_ = false;
   control_.clear();
   drop_received();
-  if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
+  drop_batches();
   owner_.handle_interest(*this);
   owner_.unwatch(*this);
   if (owner_.exits()) static_cast<void>(stream_.release());

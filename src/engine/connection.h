@@ -13,6 +13,7 @@
 #include "core/mpa/startup.h"
 #include "device/device.h"
 #include "engine/buffers.h"
+#include "engine/spliced_batches.h"
 #include "engine/listener_places.h"
 #include "engine/others_turn.h"
 #include "engine/queue_pair.h"
@@ -37,6 +38,11 @@ class ConnectionOwner {
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
   virtual void handle_interest(Connection&) = 0;
   virtual void handle_deadline(Connection&) = 0;
+  /// May it be spliced? Then somebody can be woken to look whether it was read.
+  virtual bool may_splice() = 0;
+  virtual bool splices_always() const = 0;
+  /// Something was spliced: handle_spliced() of it is to be called within a short while.
+  virtual void note_spliced(Connection&) = 0;
   /// It exchanges small messages, and waits for each: others are not to keep it waiting.
   virtual void handle_brisk(const Connection&) = 0;
   /// Is there another one that is brisk just now? Then a turn is a short one.
@@ -100,6 +106,8 @@ class Connection {
   /// A polling consumer asks without knowing: cheap when there is nothing.
   void handle_polled();
   void handle_timeout();
+  /// Looks what the peer has read of what was spliced.
+  SplicedState handle_spliced();
   /// The QP has something to send, or to receive into.
   void serve();
 
@@ -174,6 +182,7 @@ class Connection {
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
   PassedOver passed_over;                  ///< by polls
+  bool on_splice_list = false;             ///< of those that have spliced something
   bool to_bury = false;                    ///< on the list of the dead
 
  private:
@@ -190,6 +199,14 @@ class Connection {
   void transmit_more();
   std::size_t share_of_batch();
   void note_sent();
+  bool may_splice();
+  bool is_to_splice() const;
+  void count_sent(std::size_t octets);
+  bool has_spliced() const;
+  bool release_spliced();
+  bool release_spliced_now();
+  void await_spliced();
+  void drop_batches();
   bool wants_batch() const;
   void settle();
   void set_addresses(device::ConnectionEvent& event) const;
@@ -283,7 +300,8 @@ class Connection {
   } turn_began_at_;
   bool tells_of_writes_ = false;           ///< the last turn did
   std::uint8_t small_turns_ = 0;           ///< in a row, up to the number that makes it brisk
-  std::unique_ptr<TransmitBuffer> batch_;  ///< lent while unsent
+  std::unique_ptr<TransmitBuffer> batch_;    ///< while unsent
+  std::unique_ptr<SplicedBatches> spliced_;  ///< once something was
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message
   /// that waits for a receive although its sender left.
   std::optional<Instant> deadline_;

@@ -22,6 +22,15 @@ constexpr std::size_t kBatchesLentFreely = 16;
 constexpr std::size_t kPacketOctets = 65'000;
 /// What has so many packets at most may leave in equal shares.
 constexpr std::size_t kSharesMax = 3;
+/// Less is copied: to splice it, and to ask whether it was read, costs as much.
+constexpr std::size_t kSplicedOctetsMin = 100'000;
+/// More is not spliced at once: it is to lie in the sender's second-level cache still when the
+/// receiver copies it.
+constexpr std::size_t kSplicedOctetsMax = 256 * 1024;
+/// Who is told that nothing more was read does not ask again before.
+constexpr Duration kLookPause = std::chrono::microseconds(4);
+/// So long the peer may take to read what was spliced when our program ends the connection.
+constexpr Duration kSplicePatience = std::chrono::milliseconds(10);
 /// A share is so much longer, so that of FPDUs as long as it one ends within it, CRC and all.
 constexpr std::size_t kShareMore = 64;
 /// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
@@ -46,16 +55,19 @@ std::size_t shorten(std::span<iovec> list, std::size_t octets) {
 void Connection::transmit() {
   core::QP& core = qp_->core();
   const bool is_short = owner_.turn_is_short(*this);
+  if (has_spliced()) release_spliced();
   // What is left of a batch is one.
   for (int i = batch_ != nullptr ? 1 : 0; !blocked_ && !send_lost_; ++i) {
     if (!send_control()) break;
     if (batch_ != nullptr && !send_pending()) break;
     if (!wants_batch()) break;
+    if (spliced_ != nullptr && spliced_->full()) break;  // handle_spliced() goes on
     if (i == (is_short ? 1 : kBatchesPerTurn)) {
       blocked_ = true;  // the turn is over; the poller finds the stream writable and gives the next
       break;
     }
     refresh_emss(is_short);
+    const bool splices = !is_short && may_splice();
     batch_ = owner_.transmit_buffers().borrow();
     if (batch_ == nullptr) {
       end_error_ = ENOMEM;
@@ -66,13 +78,18 @@ void Connection::transmit() {
     const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
     const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
     core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
-                              kTransmitOctetsMax, is_short ? kOctetsPerShortTurn : SIZE_MAX);
+                              splices ? kSplicedOctetsMax : kTransmitOctetsMax,
+                              is_short ? kOctetsPerShortTurn : SIZE_MAX);
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();
     if (batch_->total > kSmallOctets) sent_much_ = true;
     emss_weight_ += static_cast<std::uint32_t>(batch_->total + kEmssBatchWeight);
     batch_->piece_count = batch.pieces().size();
+    batch_->spliced = splices && is_to_splice();
+    if (spliced_ != nullptr) {
+      spliced_->habit.note_batch(core.wants_transmit(), qp_->send_cq().armings());
+    }
     batch_->share = share_of_batch();
     if (batch_->total == 0) {
       owner_.transmit_buffers().give_back(std::move(batch_));
@@ -100,6 +117,7 @@ void Connection::transmit() {
 std::size_t Connection::share_of_batch() {
   const bool heard = std::exchange(heard_, false);
   const std::size_t octets = batch_->total;
+  if (batch_->spliced) return octets;
   const std::size_t shares = (octets + kPacketOctets - 1) / kPacketOctets;
   if (shares < 2 || shares > kSharesMax || emss_ < kPacketOctets / 2) return octets;
   last_answer_.began = owner_.read_clock();
@@ -160,13 +178,13 @@ bool Connection::send_pending() {
     if (batch_->share < batch_->total) {
       count = shorten({batch_->vectors.data(), count}, batch_->share);
     }
-    const IOResult r = stream_->send(std::span(batch_->vectors).first(count));
-    core::QP& core = qp_->core();
+    const auto vectors = std::span(batch_->vectors).first(count);
+    const IOResult r = batch_->spliced ? stream_->splice(vectors) : stream_->send(vectors);
     switch (r.kind) {
       case IOResult::Kind::Moved:
         batch_->sent += r.octets;
         owner_.handle_departure();
-        core.handle_sent(r.octets, owner_.now());
+        count_sent(r.octets);
         continue;
       case IOResult::Kind::WouldBlock:
         blocked_ = true;
@@ -181,13 +199,91 @@ bool Connection::send_pending() {
         // what is left and then finds the same.
         send_lost_ = true;
         end_error_ = r.error;
-        owner_.transmit_buffers().give_back(std::move(batch_));
+        drop_batches();
         return false;
     }
   }
   note_sent();
-  owner_.transmit_buffers().give_back(std::move(batch_));
+  if (batch_->spliced) {
+    spliced_->keep(std::move(batch_));
+  } else {
+    owner_.transmit_buffers().give_back(std::move(batch_));
+  }
   return true;
+}
+
+/// May what comes be spliced, and would our program have it so?
+bool Connection::may_splice() {
+  if (!stream_->can_splice()) return false;
+  if (spliced_ == nullptr && owner_.may_splice()) {
+    spliced_.reset(new (std::nothrow) SplicedBatches(owner_.splices_always()));
+  }
+  return spliced_ != nullptr && spliced_->habit.splices();
+}
+
+/// Not what is short, and not what has to be as it was before our program may write there again:
+/// what a Read is answered with from where it lies.
+bool Connection::is_to_splice() const {
+  if (batch_->total < kSplicedOctetsMin) return false;
+  for (const core::Piece& piece : std::span(batch_->pieces).first(batch_->piece_count)) {
+    if (piece.shelter != nullptr) return false;
+  }
+  return true;
+}
+
+/// The transport took so much more of the batch: that completes WRs, at once or when the peer has
+/// read what was spliced of it and before it.
+void Connection::count_sent(std::size_t octets) {
+  if (spliced_ == nullptr || (spliced_->empty() && !batch_->spliced)) {
+    return qp_->core().handle_sent(octets, owner_.now());
+  }
+  spliced_->note_sent(octets);
+  owner_.note_spliced(*this);
+}
+
+/// The peer may be asked about what was spliced.
+bool Connection::has_spliced() const {
+  return spliced_ != nullptr && !spliced_->empty();
+}
+
+/// Asks, unless it is too soon to ask again. False: nothing more was read.
+bool Connection::release_spliced() {
+  return owner_.read_clock() >= spliced_->next_look && release_spliced_now();
+}
+
+bool Connection::release_spliced_now() {
+  const std::size_t held = stream_->held();
+  spliced_->next_look = owner_.read_clock() + kLookPause;
+  const bool goes_on = batch_ != nullptr && batch_->spliced;
+  const std::size_t octets = spliced_->release(held, goes_on, owner_.transmit_buffers());
+  if (octets == 0) return false;
+  spliced_->habit.note_told();
+  qp_->core().handle_sent(octets, owner_.now());
+  return true;
+}
+
+SplicedState Connection::handle_spliced() {
+  const auto none = [this] { return state_ != ConnectionState::Streaming || !has_spliced(); };
+  if (none()) return SplicedState::None;
+  const bool some = release_spliced();
+  if (some) transmit();
+  return none() ? SplicedState::None : some ? SplicedState::SomeRead : SplicedState::NoneRead;
+}
+
+/// Our program ends the connection: WRs that the peer is about to read are complete, not flushed.
+void Connection::await_spliced() {
+  if (!has_spliced()) return;
+  const Instant until = owner_.read_clock() + kSplicePatience;
+  while (has_spliced() && owner_.read_clock() < until) release_spliced_now();
+}
+
+/// The stream sends no more.
+void Connection::drop_batches() {
+  if (spliced_ != nullptr) {
+    if (batch_ != nullptr && batch_->spliced) spliced_->keep(std::move(batch_));
+    spliced_->abandon(owner_.transmit_buffers());
+  }
+  if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
 }
 
 /// Startup octets go before everything else. True: none are left.
@@ -217,7 +313,7 @@ void Connection::handle_lent_memory_gone() {
 
 /// What it references was unmapped.
 void Connection::end_batch() {
-  if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));
+  drop_batches();
   end_error_ = EFAULT;
   end_text_ = "registered memory was unmapped while it was being sent";
 }

@@ -529,7 +529,7 @@ void Rnic::handle_cq_hold(CompletionQueue& cq) {
   // about once in a period, not once in a hold.
   if (hold_timer_ && *hold_timer_ <= deadline) return;
   hold_timer_ = deadline;
-  poller_.set_timer(deadline);
+  set_timer();
 }
 
 void Rnic::handle_cq_overflow(CompletionQueue& cq) {

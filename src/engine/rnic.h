@@ -183,6 +183,9 @@ class Rnic final : public device::Device,
   }
   void handle_interest(Connection&) override;
   void handle_deadline(Connection&) override;
+  bool may_splice() override { return poller_.open_timer().ok(); }
+  bool splices_always() const override { return settings_.splice_always; }
+  void note_spliced(Connection&) override;
   void handle_brisk(const Connection&) override;
   bool turn_is_short(const Connection&) const override;
   void unwatch(Connection&) override;
@@ -235,6 +238,11 @@ class Rnic final : public device::Device,
   std::uint32_t interest_of(Connection&) const;
   void leave_to_polls();
   void watch_left();
+  /// How long what was spliced is left alone where the program sleeps; where it polls, and asks
+  /// itself, more; and twice as long each time that nothing of it was read.
+  static constexpr Duration kSplicePauseMin = std::chrono::microseconds(50);
+  static constexpr Duration kSplicePauseOfPolls = std::chrono::milliseconds(1);
+  static constexpr Duration kSplicePauseMax = std::chrono::milliseconds(10);
   void list_direct(Connection&, bool reads);
   void swap_direct();
   void serve_shared();
@@ -265,6 +273,10 @@ class Rnic final : public device::Device,
   void pause(ListenerSlot&);
   void serve_timers();
   void serve_holds();
+  bool look_at_spliced();
+  void serve_spliced();
+  void hasten_spliced();
+  void set_timer();
   void serve_late_ends();
   void fault_overflowed();
   void fault(QueuePair&);
@@ -315,7 +327,11 @@ class Rnic final : public device::Device,
   std::vector<CompletionQueue*> overflowed_;
   std::vector<Connection*> timed_;  ///< of serve_timers(), with room for all connections
   std::vector<CompletionQueue*> moderated_;
-  std::optional<Instant> hold_timer_;  ///< the poller's timer: never after the end of a hold
+  /// The poller's timer is the earlier of the two: never after the end of a hold, and
+  std::optional<Instant> hold_timer_;
+  std::optional<Instant> splice_timer_;  ///< when splicing_ are looked at
+  Duration splice_pause_ = kSplicePauseMin;
+  std::vector<Connection*> splicing_;  ///< with room for all connections
 
   BufferPool<ReceiveBuffer> receive_buffers_;
   BufferPool<TransmitBuffer> transmit_buffers_;

@@ -202,6 +202,7 @@ void Rnic::note_consumer() {
 void Rnic::note_arming() {
   polls_at_arming_.store(empty_polls(), std::memory_order_relaxed);
   if (sleep_habit_.note_arming()) nap_.interrupt();
+  hasten_spliced();
 }
 
 void Rnic::poll_directly(device::CQNumber empty) {
@@ -214,6 +215,7 @@ void Rnic::poll_directly(device::CQNumber empty) {
     if (++poll_turn_ % kPollerEvery != 0) return;
   }
   tick();
+  if (!few) look_at_spliced();
   // All that a look of the progress thread would bring is done here.
   if (presence_.note(now_) && nap_.push(now_)) leave_to_polls();
   std::array<epoll_event, 64> events;
@@ -370,6 +372,7 @@ void Rnic::add_connection(std::unique_ptr<Connection> connection) {
   // handle_interest for the dead; and the timers, at any time.
   if (timed_.capacity() <= connections_.size()) timed_.reserve(2 * connections_.size() + 8);
   if (streaming_.capacity() <= connections_.size()) streaming_.reserve(2 * connections_.size() + 8);
+  if (splicing_.capacity() <= connections_.size()) splicing_.reserve(2 * connections_.size() + 8);
   if (dead_.capacity() <= connections_.size()) dead_.reserve(2 * connections_.size() + 8);
   if (index_.reserve(connections_.size() + 1)) {
     for (auto& [number, other] : connections_) index_.put(number, other.get());
@@ -437,7 +440,57 @@ void Rnic::serve_holds() {
       hold_timer_ = deadline;
     }
   }
-  poller_.set_timer(hold_timer_);
+  set_timer();
+}
+
+void Rnic::set_timer() {
+  const bool splice_first = splice_timer_ && (!hold_timer_ || *splice_timer_ < *hold_timer_);
+  poller_.set_timer(splice_first ? splice_timer_ : hold_timer_);
+}
+
+void Rnic::note_spliced(Connection& c) {
+  if (!std::exchange(c.on_splice_list, true)) splicing_.push_back(&c);
+  if (splice_timer_) return;
+  const bool sleeps = c.qp()->send_cq().armed() || c.qp()->receive_cq().armed();
+  splice_pause_ = sleeps ? kSplicePauseMin : kSplicePauseOfPolls;
+  splice_timer_ = exact_now() + splice_pause_;
+  set_timer();
+}
+
+/// Who has polled is about to sleep.
+void Rnic::hasten_spliced() {
+  if (!splice_timer_ || splice_pause_ == kSplicePauseMin) return;
+  splice_pause_ = kSplicePauseMin;
+  splice_timer_ = exact_now() + splice_pause_;
+  set_timer();
+}
+
+/// Nothing tells that a peer has read what was spliced: one looks again and again. True: something
+/// was read since, or nothing is left.
+bool Rnic::look_at_spliced() {
+  bool some_read = false;
+  for (std::size_t i = 0; i < splicing_.size();) {  // who is served may come again, at the end
+    Connection& c = *splicing_[i];
+    const SplicedState state = c.handle_spliced();
+    some_read = some_read || state != SplicedState::NoneRead;
+    if (state != SplicedState::None) {
+      ++i;
+      continue;
+    }
+    c.on_splice_list = false;
+    splicing_[i] = splicing_.back();
+    splicing_.pop_back();
+  }
+  return some_read;
+}
+
+void Rnic::serve_spliced() {
+  if (!splice_timer_ || *splice_timer_ > now_) return;
+  const bool some_read = look_at_spliced();
+  splice_pause_ = some_read ? kSplicePauseMin : std::min(2 * splice_pause_, kSplicePauseMax);
+  splice_timer_.reset();
+  if (!splicing_.empty()) splice_timer_ = exact_now() + splice_pause_;
+  set_timer();
 }
 
 void Rnic::serve_late_ends() {
@@ -453,6 +506,7 @@ void Rnic::serve_late_ends() {
 
 void Rnic::serve_timers() {
   serve_holds();
+  serve_spliced();
   if (!next_deadline_ || *next_deadline_ > now_) return;
   next_deadline_.reset();
   timed_.clear();
@@ -519,6 +573,7 @@ void Rnic::bury() {
   for (const device::ConnectionNumber number : dead_) {
     const auto entry = connections_.find(number);
     index_.remove(number, entry->second.get());
+    if (entry->second->on_splice_list) std::erase(splicing_, entry->second.get());
     connections_.erase(entry);
   }
   dead_.clear();

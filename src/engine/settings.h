@@ -26,6 +26,9 @@ struct Settings {
   /// Bound on an orderly end, and on a message waiting for a receive after its sender left. Not a
   /// variable of the environment.
   Duration close_timeout = std::chrono::seconds(5);
+  /// Bulk within a host is spliced whenever it can be, not only where that is the faster way. For
+  /// tests: not a variable either.
+  bool splice_always = false;
 };
 
 /// Reads the process's environment. EINVAL: a WEFT_* variable that is unknown or has a bad value;

@@ -1,0 +1,382 @@
+// Bulk leaves as the pages that it lies in: WRs are complete when the peer has read them, not
+// before, and whoever ends the stream meanwhile leaves nothing behind.
+#include <sys/ioctl.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/splice_habit.h"
+#include "engine/spliced_batches.h"
+#include "engine/testing/raw_peer.h"
+#include "engine/testing/side.h"
+#include "transport/tcp/peer_socket.h"
+
+namespace weft::engine {
+namespace {
+
+using device::ConnectionEventKind;
+using testing::PairTest;
+using testing::QPHandle;
+using testing::RawPeer;
+using testing::Side;
+
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr auto kSuccess = static_cast<std::uint8_t>(core::WorkStatus::Success);
+
+/// A client, and a responder that answers nothing, reads when the test says so, and has promised to
+/// copy what it reads.
+class SpliceTest : public PairTest {
+ protected:
+  void SetUp() override {
+    start();
+    const sockaddr_storage address = listener.listen();
+    qp = client->make_qp(1);
+    const auto made =
+        client->rnic.connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
+                             {.qp = qp.face.number, .ird = 4, .ord = 4, .private_data = {}}, 11);
+    ASSERT_TRUE(made.ok());
+    connection = *made;
+    peer.emplace(listener.accept());
+    ASSERT_TRUE(client->wait_until([&] {
+      client->progress();
+      std::uint8_t request[128];
+      return peer->receive(request, sizeof request) > 0;
+    }));
+    transport::promise_to_copy(peer->fd());
+    ASSERT_TRUE(peer->send({.kind = wire::StartupKind::Reply, .private_data = {}}));
+    const auto event = client->wait_event();
+    ASSERT_TRUE(event.has_value());
+    ASSERT_EQ(event->event.kind, ConnectionEventKind::Established) << event->event.text;
+    memory.assign(kMemory, 7);
+    stag = client->register_octets(memory.data(), memory.size(), 0);
+    send_bulk();
+  }
+  void TearDown() override { client.reset(); }
+  Settings make_settings() override {
+    Settings settings = settings_for(GetParam());
+    settings.mpa_revision = 1;
+    settings.splice_always = true;
+    return settings;
+  }
+
+  void post(std::uint64_t id, std::uint32_t octets, std::uint8_t flags = device::kSignaled) {
+    client->post_send(qp, {.opcode = device::SendOpcode::Send,
+                           .wr_id = id,
+                           .address = memory.data(),
+                           .octets = octets,
+                           .stag = stag,
+                           .flags = flags});
+  }
+  /// Enough for the stream to ask whether the peer has promised.
+  void send_bulk() {
+    for (std::uint64_t i = 0; i < 16; ++i) {
+      post(i, 128 * 1024);
+      ASSERT_TRUE(client->wait_until([&] {
+        client->rnic.poll(client->cq.number);
+        read_some();
+        return !client->cq.completions.empty();
+      }));
+      ASSERT_EQ(client->wait_completion()->wr_id, i);
+    }
+    read_until_quiet();
+  }
+  std::size_t read_some() {
+    static Bytes some(1 << 20);
+    const ssize_t n = peer->receive(some.data(), some.size());
+    return n > 0 ? static_cast<std::size_t>(n) : 0;
+  }
+  void read_until_quiet() {
+    for (int i = 0; i < 20; ++i) {
+      if (read_some() != 0) i = 0;
+      client->rnic.poll(client->cq.number);
+    }
+  }
+  int waiting_at_peer() {
+    int octets = 0;
+    EXPECT_EQ(::ioctl(peer->fd(), FIONREAD, &octets), 0);
+    return octets;
+  }
+  /// Posts so much and waits until TCP has brought it to the peer, who does not read it.
+  void post_unread(std::uint64_t id, std::uint32_t octets) {
+    post(id, octets);
+    ASSERT_TRUE(client->wait_until([&] {
+      client->rnic.poll(client->cq.number);
+      return waiting_at_peer() >= static_cast<int>(octets);
+    }));
+  }
+
+  static constexpr std::size_t kMemory = 1 << 20;
+  RawPeer listener;
+  std::optional<RawPeer> peer;
+  QPHandle qp;
+  device::ConnectionNumber connection = 0;
+  Bytes memory;
+  std::uint32_t stag = 0;
+};
+
+TEST_P(SpliceTest, AWorkRequestIsCompleteWhenThePeerHasReadIt) {
+  post_unread(100, 200'000);
+  for (int i = 0; i < 300; ++i) {
+    client->rnic.poll(client->cq.number);
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  EXPECT_TRUE(client->cq.completions.empty()) << "its memory is still read from";
+  read_until_quiet();
+  const auto done = client->wait_completion();
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(done->wr_id, 100u);
+  EXPECT_EQ(static_cast<std::uint8_t>(done->status), kSuccess);
+}
+
+TEST_P(SpliceTest, CompletionsKeepTheirOrderBehindIt) {
+  post_unread(100, 200'000);
+  post_unread(101, 10);
+  EXPECT_TRUE(client->cq.completions.empty());
+  read_until_quiet();
+  EXPECT_EQ(client->wait_completion()->wr_id, 100u);
+  EXPECT_EQ(client->wait_completion()->wr_id, 101u);
+}
+
+// More than may be under way: it goes on as the peer reads.
+TEST_P(SpliceTest, ThereIsNoEndToWhatCanBeSent) {
+  constexpr std::uint64_t kCount = 48;
+  std::uint64_t done = 0;
+  for (std::uint64_t i = 0; i < kCount; ++i) post(200 + i, kMemory);
+  ASSERT_TRUE(client->wait_until([&] {
+    client->rnic.poll(client->cq.number);
+    read_some();
+    while (!client->cq.completions.empty()) {
+      EXPECT_EQ(client->wait_completion()->wr_id, 200 + done++);
+    }
+    return done == kCount;
+  }));
+}
+
+// Who sleeps is woken, although nothing arrives that would tell.
+TEST_P(SpliceTest, WhoSleepsForACompletionGetsIt) {
+  if (GetParam() == Placement::Inline) GTEST_SKIP() << "without a thread nobody sleeps in here";
+  post_unread(100, 200'000);
+  ASSERT_TRUE(client->rnic.arm_cq(client->cq.number, false).ok());
+  const int before = client->count_cq_events();
+  while (read_some() != 0) {
+  }
+  ASSERT_TRUE(client->wait_until([&] { return client->count_cq_events() > before; }));
+  EXPECT_EQ(client->wait_completion()->wr_id, 100u);
+}
+
+// The peer reads while our program ends the connection: what it has read is complete.
+TEST_P(SpliceTest, WhatIsBeingReadIsCompleteAtADisconnect) {
+  post_unread(100, 200'000);
+  std::atomic<bool> over{false};
+  std::thread reader([&] {
+    while (!over) read_some();
+  });
+  EXPECT_TRUE(client->rnic.disconnect(connection).ok());
+  const auto done = client->wait_completion();
+  over = true;
+  reader.join();
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(static_cast<std::uint8_t>(done->status), kSuccess);
+}
+
+// What the peer has read before it left is not flushed with the rest.
+TEST_P(SpliceTest, WhatWasReadBeforeThePeerLeftIsComplete) {
+  post_unread(100, 200'000);
+  while (waiting_at_peer() != 0) read_some();
+  peer->close();
+  const auto done = client->wait_completion();
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(static_cast<std::uint8_t>(done->status), kSuccess);
+}
+
+TEST_P(SpliceTest, APeerThatLeavesWithoutReadingFlushesIt) {
+  post_unread(100, 200'000);
+  peer->reset();
+  const auto done = client->wait_completion();
+  ASSERT_TRUE(done.has_value());
+  EXPECT_NE(static_cast<std::uint8_t>(done->status), kSuccess);
+  const auto event = client->wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+}
+
+TEST_P(SpliceTest, AQueuePairMayGoBeforeThePeerHasRead) {
+  post_unread(100, 200'000);
+  post(101, kMemory);
+  EXPECT_TRUE(client->rnic.destroy_qp(qp.face.number).ok());
+  const auto event = client->wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+}
+
+// A peer that has not promised, as any that is not weft: everything is copied, as ever.
+TEST_P(SpliceTest, WhoPromisesNothingIsSentCopies) {
+  const int on = 1;
+  ASSERT_EQ(::setsockopt(peer->fd(), IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof on), 0);
+  RawPeer other;
+  const sockaddr_storage address = other.listen();
+  QPHandle second = client->make_qp(2);
+  ASSERT_TRUE(client->rnic
+                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
+                           {.qp = second.face.number, .ird = 4, .ord = 4, .private_data = {}}, 12)
+                  .ok());
+  peer.emplace(other.accept());
+  ASSERT_TRUE(client->wait_until([&] {
+    client->progress();
+    std::uint8_t request[128];
+    return peer->receive(request, sizeof request) > 0;
+  }));
+  ASSERT_TRUE(peer->send({.kind = wire::StartupKind::Reply, .private_data = {}}));
+  ASSERT_TRUE(client->wait_event().has_value());
+  qp = second;
+  send_bulk();
+  post_unread(100, 200'000);
+  const auto done = client->wait_completion();
+  ASSERT_TRUE(done.has_value()) << "TCP has it all";
+  EXPECT_EQ(done->wr_id, 100u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, SpliceTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread),
+                         [](const auto& param) {
+                           return param.param == Placement::Inline ? "inline" : "thread";
+                         });
+
+std::unique_ptr<TransmitBuffer> borrow(BufferPool<TransmitBuffer>& pool) {
+  return pool.borrow();
+}
+
+TEST(SplicedBatches, AreToldOfAsFarAsNothingIsHeld) {
+  BufferPool<TransmitBuffer> pool;
+  SplicedBatches batches(true);
+  EXPECT_TRUE(batches.empty());
+  batches.note_sent(100);
+  batches.keep(borrow(pool));
+  batches.note_sent(50);
+  batches.keep(borrow(pool));
+  EXPECT_EQ(batches.release(1000, false, pool), 0u);
+  EXPECT_EQ(batches.release(60, false, pool), 90u);
+  EXPECT_EQ(pool.borrowed(), 2u);
+  EXPECT_EQ(batches.release(50, false, pool), 10u);
+  EXPECT_EQ(pool.borrowed(), 1u);
+  EXPECT_EQ(batches.release(0, false, pool), 50u);
+  EXPECT_EQ(pool.borrowed(), 0u);
+  EXPECT_TRUE(batches.empty());
+}
+
+TEST(SplicedBatches, CopiesBehindThemNeedNobodyToRead) {
+  BufferPool<TransmitBuffer> pool;
+  SplicedBatches batches(true);
+  batches.note_sent(100);
+  batches.keep(borrow(pool));
+  batches.note_sent(30);
+  EXPECT_EQ(batches.release(80, false, pool), 50u);
+  EXPECT_EQ(batches.release(30, false, pool), 80u) << "what is held was copied";
+  EXPECT_TRUE(batches.empty());
+}
+
+/// Batches that were spliced of so many, with so many in a row before the program waits for them.
+int spliced_of(SpliceHabit& habit, int batches, int in_a_row) {
+  int spliced = 0;
+  for (int i = 1; i <= batches; ++i) {
+    spliced += habit.splices();
+    const bool more = i % in_a_row != 0;
+    habit.note_batch(more, 0);
+    if (!more) habit.note_told();
+  }
+  return spliced;
+}
+
+TEST(SpliceHabit, StreamsThatDoNotRunOutAreSpliced) {
+  SpliceHabit habit(false);
+  EXPECT_EQ(spliced_of(habit, 10'000, 1'000'000), 10'000);
+}
+
+TEST(SpliceHabit, WhoWaitsForCompletionsIsSentCopies) {
+  for (const int in_a_row : {1, 2, 4}) {
+    SpliceHabit habit(false);
+    EXPECT_LT(spliced_of(habit, 100'000, in_a_row), 600) << in_a_row;
+  }
+}
+
+// Posts that come late are the program's way: nothing of what it posts waits for a completion.
+TEST(SpliceHabit, APauseIsNoWait) {
+  SpliceHabit habit(false);
+  for (int i = 0; i < 10'000; ++i) {
+    EXPECT_TRUE(habit.splices());
+    habit.note_batch(false, 0);
+  }
+}
+
+TEST(SpliceHabit, WhoSleepsIsSentCopies) {
+  SpliceHabit habit(false);
+  int spliced = 0;
+  for (std::uint32_t i = 0; i < 100'000; ++i) {
+    spliced += habit.splices();
+    habit.note_batch(true, i / 4);
+  }
+  EXPECT_LT(spliced, 600);
+}
+
+TEST(SpliceHabit, AProgramThatChangesIsTriedAgain) {
+  SpliceHabit habit(false);
+  spliced_of(habit, 10'000, 1);
+  EXPECT_GT(spliced_of(habit, 100'000, 1'000'000), 50'000);
+}
+
+// Of a batch of which the transport has only a part that part is held too.
+TEST(SplicedBatches, APartOfABatchIsHeldToo) {
+  BufferPool<TransmitBuffer> pool;
+  SplicedBatches batches(true);
+  batches.note_sent(100);
+  EXPECT_EQ(batches.release(100, true, pool), 0u);
+  EXPECT_EQ(batches.release(40, true, pool), 60u);
+  EXPECT_EQ(batches.release(0, true, pool), 40u);
+}
+
+TEST(SplicedBatches, AreFullAtABound) {
+  BufferPool<TransmitBuffer> pool;
+  SplicedBatches batches(true);
+  int kept = 0;
+  while (!batches.full()) {
+    batches.note_sent(10);
+    batches.keep(borrow(pool));
+    ASSERT_LT(++kept, 100);
+  }
+  EXPECT_EQ(batches.release(10 * static_cast<std::size_t>(kept - 1), false, pool), 10u);
+  EXPECT_FALSE(batches.full());
+  batches.abandon(pool);
+  EXPECT_TRUE(batches.empty());
+  EXPECT_EQ(pool.borrowed(), 0u);
+}
+
+// The peer of a stream that is over may still read: what is staged next is not for it.
+TEST(SplicedBatches, AbandonedBuffersGetOtherPages) {
+  BufferPool<TransmitBuffer> pool;
+  SplicedBatches batches(true);
+  auto buffer = borrow(pool);
+  buffer->staging.fill(9);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const iovec piece = {buffer->staging.data() + 100, 1000};
+  ASSERT_EQ(::vmsplice(ends[1], &piece, 1, 0), 1000);
+  batches.note_sent(1000);
+  batches.keep(std::move(buffer));
+  batches.abandon(pool);
+  auto again = borrow(pool);
+  again->staging.fill(3);
+  Bytes got(1000);
+  ASSERT_EQ(::read(ends[0], got.data(), got.size()), 1000);
+  EXPECT_EQ(got, Bytes(1000, 9));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  pool.give_back(std::move(again));
+}
+
+}  // namespace
+}  // namespace weft::engine

@@ -68,6 +68,11 @@ class BufferPool {
       static_cast<void>(buffer.release());
     }
   }
+  /// It can never be used again.
+  void lose(std::unique_ptr<Buffer> buffer) {
+    --borrowed_;
+    static_cast<void>(buffer.release());
+  }
   std::size_t borrowed() const { return borrowed_; }
   /// From now on none is given back to malloc.
   void keep_all() { keep_ = free_.size(); }

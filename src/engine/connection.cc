@@ -227,6 +227,7 @@ void Connection::handle_timeout() {
       startup_->handle_timeout(owner_.now());
       return handle_startup_events();
     case ConnectionState::Streaming:
+      ask_before_end();
       qp_->core().handle_timeout(owner_.now());
       if (deadline_ && *deadline_ <= owner_.now()) return give_up_waiting();
       return transmit();
@@ -296,6 +297,7 @@ Result<void> Connection::disconnect() {
     case ConnectionState::Streaming:
       disconnected_ = true;
       await_spliced();
+      if (state_ != ConnectionState::Streaming) return {};  // it ended meanwhile
       // Refused in Closing, Terminate or Error: it is already on its way out.
       static_cast<void>(qp_->core().close(owner_.now()));
       serve();
@@ -330,6 +332,7 @@ bool Connection::abort_setup(const char* text) {
 void Connection::give_up(int error, const char* text) {
   switch (state_) {
     case ConnectionState::Streaming:
+      ask_before_end();
       end_error_ = error;
       end_text_ = text;
       static_cast<void>(qp_->core().fail(owner_.now()));  // any state but Error can
@@ -348,8 +351,11 @@ void Connection::detach_qp() {
     return;
   }
   await_spliced();
+  if (qp_ == nullptr) return;  // it ended meanwhile
   core::QP& core = qp_->core();
-  const bool all_sent = batch_ == nullptr && !has_spliced() && control_.empty() &&
+  // An answer to a Read needs no memory of the program's.
+  const bool left = has_spliced() && !core.sends_drained();
+  const bool all_sent = batch_ == nullptr && !left && control_.empty() &&
                         !core.wants_transmit() && core.state() != core::QPState::Error;
   part_from_qp();
   drop_batches();

@@ -126,6 +126,8 @@ class Connection {
   Result<void> accept(QueuePair& qp, const device::ConnectRequest&, std::uint64_t cookie);
   Result<void> reject(Octets private_data);
   Result<void> disconnect();
+  /// Waits a moment for the peer to read what was spliced to it.
+  void await_spliced();
   /// The consumer wants no more events.
   void release();
   /// The QP is being destroyed: part from it. Whatever its state, the peer sees an orderly end if
@@ -205,7 +207,8 @@ class Connection {
   bool has_spliced() const;
   bool release_spliced();
   bool release_spliced_now();
-  void await_spliced();
+  bool knows_nothing() const;
+  void ask_before_end();
   void drop_batches();
   bool wants_batch() const;
   void settle();

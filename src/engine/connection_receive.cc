@@ -200,7 +200,7 @@ Connection::Got Connection::handle_no_octets(const IOResult& r) {
     return Got::Nothing;
   }
   peer_closed_ = true;
-  if (has_spliced()) release_spliced_now();  // what it has read is not flushed
+  ask_before_end();
   qp_->core().handle_peer_closed(owner_.now());
   if (fin_sent_) qp_->core().handle_llp_lost(owner_.now());
   transmit();
@@ -224,7 +224,7 @@ bool Connection::borrow_received() {
 }
 
 void Connection::lose_stream() {
-  if (has_spliced()) release_spliced_now();
+  ask_before_end();
   if (end_text_[0] == '\0') end_text_ = "the TCP connection was lost";
   qp_->core().handle_llp_lost(owner_.now());
   transmit();

@@ -1,5 +1,7 @@
 // A connection's sending half: from the core's batches to the transport, and what the core then
 // reports.
+#include <sched.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -61,13 +63,14 @@ void Connection::transmit() {
     if (!send_control()) break;
     if (batch_ != nullptr && !send_pending()) break;
     if (!wants_batch()) break;
-    if (spliced_ != nullptr && spliced_->full()) break;  // handle_spliced() goes on
+    // handle_spliced() goes on. What ends a stream does not wait.
+    if (has_spliced() && spliced_->full() && core.state() == core::QPState::RTS) break;
     if (i == (is_short ? 1 : kBatchesPerTurn)) {
       blocked_ = true;  // the turn is over; the poller finds the stream writable and gives the next
       break;
     }
     refresh_emss(is_short);
-    const bool splices = !is_short && may_splice();
+    const bool splices = !is_short && may_splice() && !spliced_->full();
     batch_ = owner_.transmit_buffers().borrow();
     if (batch_ == nullptr) {
       end_error_ = ENOMEM;
@@ -199,6 +202,7 @@ bool Connection::send_pending() {
         // what is left and then finds the same.
         send_lost_ = true;
         end_error_ = r.error;
+        ask_before_end();
         drop_batches();
         return false;
     }
@@ -253,7 +257,10 @@ bool Connection::release_spliced() {
 
 bool Connection::release_spliced_now() {
   const std::size_t held = stream_->held();
-  spliced_->next_look = owner_.read_clock() + kLookPause;
+  const Instant now = owner_.read_clock();
+  spliced_->next_look = now + kLookPause;
+  if (held != SIZE_MAX) spliced_->unknown_from.reset();
+  else if (!spliced_->unknown_from) spliced_->unknown_from = now;
   const bool goes_on = batch_ != nullptr && batch_->spliced;
   const std::size_t octets = spliced_->release(held, goes_on, owner_.transmit_buffers());
   if (octets == 0) return false;
@@ -262,19 +269,37 @@ bool Connection::release_spliced_now() {
   return true;
 }
 
+/// For too long; else WRs would wait for ever.
+bool Connection::knows_nothing() const {
+  return spliced_->unknown_from &&
+         owner_.read_clock() - *spliced_->unknown_from > owner_.close_timeout();
+}
+
 SplicedState Connection::handle_spliced() {
   const auto none = [this] { return state_ != ConnectionState::Streaming || !has_spliced(); };
   if (none()) return SplicedState::None;
   const bool some = release_spliced();
   if (some) transmit();
+  if (!none() && knows_nothing()) {
+    give_up(EIO, "the kernel does not tell any more what the peer has read");
+  }
   return none() ? SplicedState::None : some ? SplicedState::SomeRead : SplicedState::NoneRead;
 }
 
-/// Our program ends the connection: WRs that the peer is about to read are complete, not flushed.
+/// The stream may be about to end: WRs that the peer has read are complete, not flushed.
+void Connection::ask_before_end() {
+  if (has_spliced()) release_spliced_now();
+}
+
+/// Our program ends the connection: WRs that the peer is about to read are complete, and what was
+/// posted behind them is sent.
 void Connection::await_spliced() {
   if (!has_spliced()) return;
-  const Instant until = owner_.read_clock() + kSplicePatience;
-  while (has_spliced() && owner_.read_clock() < until) release_spliced_now();
+  const bool always = owner_.splices_always();  // tests wait for each other under load
+  const Instant until = owner_.read_clock() + (always ? 100 * kSplicePatience : kSplicePatience);
+  while (state_ == ConnectionState::Streaming && has_spliced() && owner_.read_clock() < until) {
+    release_spliced_now() ? transmit() : static_cast<void>(::sched_yield());
+  }
 }
 
 /// The stream sends no more.
@@ -311,8 +336,9 @@ void Connection::handle_lent_memory_gone() {
   qp_->core().handle_lent_fault(owner_.now());
 }
 
-/// What it references was unmapped.
+/// What it references was unmapped. What was sent before is not to blame, read or not.
 void Connection::end_batch() {
+  if (has_spliced()) qp_->core().handle_sent(spliced_->tell_all(), owner_.now());
   drop_batches();
   end_error_ = EFAULT;
   end_text_ = "registered memory was unmapped while it was being sent";

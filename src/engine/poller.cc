@@ -140,8 +140,10 @@ void Poller::wake() {
 
 Result<void> Poller::open_timer() {
   if (timer_ >= 0) return {};
-  const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (timer < 0) return Error{errno, "no descriptor left for the engine's timer"};
+  const NumberGate gate;  // it may be made at any time, and the program counts on low numbers
+  const long made = raw::call(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  const int timer = static_cast<int>(raw::out_of_the_way(made));
+  if (timer < 0) return Error{static_cast<int>(-made), "no descriptor left for the engine's timer"};
   if (const Result<void> added = add(timer, EPOLLIN, kTimerKey); !added) {
     ::close(timer);
     return added;

@@ -429,6 +429,7 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
   Result<void> result;
   switch (command) {
     case device::QPCommand::Close:
+      if (qp->connection != nullptr) qp->connection->await_spliced();
       result = qp->core().close(now_);
       break;
     case device::QPCommand::Terminate:

@@ -450,8 +450,8 @@ void Rnic::set_timer() {
 
 void Rnic::note_spliced(Connection& c) {
   if (!std::exchange(c.on_splice_list, true)) splicing_.push_back(&c);
-  if (splice_timer_) return;
   const bool sleeps = c.qp()->send_cq().armed() || c.qp()->receive_cq().armed();
+  if (splice_timer_) return sleeps ? hasten_spliced() : void();
   splice_pause_ = sleeps ? kSplicePauseMin : kSplicePauseOfPolls;
   splice_timer_ = exact_now() + splice_pause_;
   set_timer();

@@ -1,6 +1,9 @@
 // Bulk leaves as the pages that it lies in: WRs are complete when the peer has read them, not
 // before, and whoever ends the stream meanwhile leaves nothing behind.
+#include <fcntl.h>
+#include <linux/netlink.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -61,6 +64,7 @@ class SpliceTest : public PairTest {
     Settings settings = settings_for(GetParam());
     settings.mpa_revision = 1;
     settings.splice_always = true;
+    settings.close_timeout = std::chrono::seconds(1);
     return settings;
   }
 
@@ -96,6 +100,28 @@ class SpliceTest : public PairTest {
       client->rnic.poll(client->cq.number);
     }
   }
+  /// A Send of memory that cannot be read any more, and where nothing else comes to lie.
+  void post_gone(std::uint64_t id) {
+    constexpr std::size_t kGone = 256 * 1024;
+    void* gone = ::mmap(nullptr, kGone, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(gone, MAP_FAILED);
+    const std::uint32_t gone_stag = client->register_octets(gone, kGone, 0);
+    ASSERT_EQ(::mprotect(gone, kGone, PROT_NONE), 0);
+    client->post_send(qp, {.opcode = device::SendOpcode::Send,
+                           .wr_id = id,
+                           .address = gone,
+                           .octets = kGone,
+                           .stag = gone_stag});
+  }
+  /// Of WR 100 and WR 101.
+  void expect_success_and_fault() {
+    const auto first = client->wait_completion(), second = client->wait_completion();
+    ASSERT_TRUE(first.has_value() && second.has_value());
+    EXPECT_EQ(first->wr_id, 100u);
+    EXPECT_EQ(static_cast<std::uint8_t>(first->status), kSuccess);
+    EXPECT_EQ(second->wr_id, 101u);
+    EXPECT_EQ(second->status, device::CompletionStatus::LocalProtection);
+  }
   int waiting_at_peer() {
     int octets = 0;
     EXPECT_EQ(::ioctl(peer->fd(), FIONREAD, &octets), 0);
@@ -118,6 +144,22 @@ class SpliceTest : public PairTest {
   Bytes memory;
   std::uint32_t stag = 0;
 };
+
+/// Nobody looks at what is sent before the kernel does.
+class SpliceUnlookedTest : public SpliceTest {
+ protected:
+  Settings make_settings() override {
+    Settings settings = SpliceTest::make_settings();
+    settings.crc = false;
+    return settings;
+  }
+};
+
+TEST_P(SpliceUnlookedTest, MemoryThatIsGoneIsBlamedOnItsOwnWorkRequest) {
+  post_unread(100, 200'000);
+  post_gone(101);
+  expect_success_and_fault();
+}
 
 TEST_P(SpliceTest, AWorkRequestIsCompleteWhenThePeerHasReadIt) {
   post_unread(100, 200'000);
@@ -172,16 +214,20 @@ TEST_P(SpliceTest, WhoSleepsForACompletionGetsIt) {
 // The peer reads while our program ends the connection: what it has read is complete.
 TEST_P(SpliceTest, WhatIsBeingReadIsCompleteAtADisconnect) {
   post_unread(100, 200'000);
+  post(101, kMemory);
   std::atomic<bool> over{false};
   std::thread reader([&] {
-    while (!over) read_some();
+    while (!over) {
+      if (read_some() == 0) std::this_thread::yield();
+    }
   });
   EXPECT_TRUE(client->rnic.disconnect(connection).ok());
-  const auto done = client->wait_completion();
+  const auto first = client->wait_completion(), second = client->wait_completion();
   over = true;
   reader.join();
-  ASSERT_TRUE(done.has_value());
-  EXPECT_EQ(static_cast<std::uint8_t>(done->status), kSuccess);
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  EXPECT_EQ(static_cast<std::uint8_t>(first->status), kSuccess);
+  EXPECT_EQ(static_cast<std::uint8_t>(second->status), kSuccess) << "it was posted before";
 }
 
 // What the peer has read before it left is not flushed with the rest.
@@ -194,15 +240,53 @@ TEST_P(SpliceTest, WhatWasReadBeforeThePeerLeftIsComplete) {
   EXPECT_EQ(static_cast<std::uint8_t>(done->status), kSuccess);
 }
 
-TEST_P(SpliceTest, APeerThatLeavesWithoutReadingFlushesIt) {
+// It had acknowledged all or not: TCP had it, or had not.
+TEST_P(SpliceTest, APeerThatLeavesWithoutReadingHoldsNothing) {
   post_unread(100, 200'000);
   peer->reset();
-  const auto done = client->wait_completion();
-  ASSERT_TRUE(done.has_value());
-  EXPECT_NE(static_cast<std::uint8_t>(done->status), kSuccess);
+  EXPECT_TRUE(client->wait_completion().has_value());
   const auto event = client->wait_event();
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+}
+
+// Of what was sent and what could not be read the latter is to blame.
+TEST_P(SpliceTest, MemoryThatIsGoneIsBlamedOnItsOwnWorkRequest) {
+  post_unread(100, 200'000);
+  post_gone(101);
+  read_until_quiet();  // there is a Terminate behind the first
+  expect_success_and_fault();
+}
+
+/// Where the kernel told it so far, nothing comes any more.
+void silence_kernel() {
+  int silenced = 0;
+  const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 3; fd < 4096; ++fd) {
+    int protocol = 0, domain = 0;
+    socklen_t octets = sizeof protocol;
+    if (::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &octets) < 0) continue;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &octets) < 0) continue;
+    if (domain != AF_NETLINK || protocol != NETLINK_SOCK_DIAG) continue;
+    ASSERT_EQ(::dup2(nowhere, fd), fd);
+    ++silenced;
+  }
+  ::close(nowhere);
+  ASSERT_EQ(silenced, 1);
+}
+
+// Whether the peer has read it cannot be known any more: nobody waits for that for ever.
+TEST_P(SpliceTest, AStreamEndsWhereTheKernelTellsNothing) {
+  post_unread(100, 200'000);
+  silence_kernel();
+  const auto done = client->wait_completion();
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(done->wr_id, 100u);
+  EXPECT_EQ(done->status, device::CompletionStatus::Flushed);
+  const auto event = client->wait_event();
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+  EXPECT_EQ(event->event.error, EIO);
 }
 
 TEST_P(SpliceTest, AQueuePairMayGoBeforeThePeerHasRead) {
@@ -242,6 +326,11 @@ TEST_P(SpliceTest, WhoPromisesNothingIsSentCopies) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, SpliceTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread),
+                         [](const auto& param) {
+                           return param.param == Placement::Inline ? "inline" : "thread";
+                         });
+INSTANTIATE_TEST_SUITE_P(Placements, SpliceUnlookedTest,
                          ::testing::Values(Placement::Inline, Placement::Thread),
                          [](const auto& param) {
                            return param.param == Placement::Inline ? "inline" : "thread";

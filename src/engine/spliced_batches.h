@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/time.h"
@@ -52,19 +53,24 @@ class SplicedBatches {
     if (count_ == 0 && !goes_on) free = sent_;  // the rest was copied
     return static_cast<std::size_t>(free - std::exchange(told_, free));
   }
+  /// As release(), whatever is held; the batches stay.
+  std::size_t tell_all() { return static_cast<std::size_t>(sent_ - std::exchange(told_, sent_)); }
   /// The stream is over, but the peer may still read what was sent. What is staged from now on does
   /// not show there: those buffers get other pages.
   void abandon(BufferPool<TransmitBuffer>& pool) {
     while (count_ != 0) {
       std::unique_ptr<TransmitBuffer> batch = take_first();
-      ::madvise(batch->staging.data(), batch->staging.size(), MADV_DONTNEED);
-      pool.give_back(std::move(batch));
+      // Memory that is locked keeps its pages. Then nobody else gets them.
+      const bool fresh =
+          ::madvise(batch->staging.data(), batch->staging.size(), MADV_DONTNEED) == 0;
+      fresh ? pool.give_back(std::move(batch)) : pool.lose(std::move(batch));
     }
     told_ = sent_;
   }
 
   SpliceHabit habit;
   Instant next_look;  ///< not before: the answer costs a few microseconds
+  std::optional<Instant> unknown_from;  ///< since then there was none
 
  private:
   struct Kept {

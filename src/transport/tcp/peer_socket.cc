@@ -5,6 +5,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <algorithm>
 #include <array>
@@ -63,6 +64,7 @@ std::uint64_t cookie_of(int fd) {
 
 struct PeerSocket::Seen {
   std::uint64_t cookie = 0;  ///< 0: there is no such socket (any more)
+  std::uint32_t user = 0;
   std::size_t unread = 0;
   bool promised = false;
 };
@@ -114,6 +116,8 @@ std::optional<PeerSocket::Seen> PeerSocket::ask(const Address& its, const Addres
   std::memcpy(&told, answer.data() + NLMSG_HDRLEN, sizeof told);
   Seen seen;
   seen.cookie = told.id.idiag_cookie[0] | std::uint64_t{told.id.idiag_cookie[1]} << 32;
+  if (told.idiag_state == TCP_TIME_WAIT || told.idiag_state == TCP_CLOSE) return Seen{};
+  seen.user = told.idiag_uid;
   seen.unread = told.idiag_rqueue;
   const std::size_t fixed = NLMSG_ALIGN(NLMSG_HDRLEN + sizeof told);
   if (octets > fixed) {
@@ -137,14 +141,18 @@ std::optional<PeerSocket> PeerSocket::find(int fd, const Address& local, const A
   if (!ours || ours->cookie != own) return std::nullopt;
   const std::optional<Seen> its = found.ask(peer, local, 0);
   if (!its || its->cookie == 0 || its->cookie == own || !its->promised) return std::nullopt;
+  // Who has unread pages of ours sees what is written there later, should the stream end: that is
+  // for nobody but ourselves.
+  if (its->user != ours->user) return std::nullopt;
   found.cookie_ = its->cookie;
   return found;
 }
 
-std::optional<std::size_t> PeerSocket::unread() {
+PeerSocket::Unread PeerSocket::unread() {
   const std::optional<Seen> seen = ask(peer_, local_, cookie_);
-  if (!seen) return std::nullopt;
-  return seen->unread;
+  if (!seen) return {};
+  if (seen->cookie == 0) return {Unread::Kind::Gone, 0};
+  return {Unread::Kind::Known, seen->unread};
 }
 
 void promise_to_copy(int fd) {

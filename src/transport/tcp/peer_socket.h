@@ -13,13 +13,21 @@ namespace weft::transport {
 /// Threads: one at a time.
 class PeerSocket {
  public:
-  /// Empty: this network namespace has no such socket, the kernel does not say, or the owner of the
-  /// socket has not promised to copy.
+  /// Empty: this network namespace has no such socket, the kernel does not say, or whoever has the
+  /// socket is another user or has not promised to copy.
   static std::optional<PeerSocket> find(int fd, const Address& local, const Address& peer);
 
-  /// How many octets wait there to be read: all of them were acknowledged, and the kernel still has
-  /// them. None when the socket is gone. Never fewer than there are.
-  std::optional<std::size_t> unread();
+  struct Unread {
+    enum class Kind : std::uint8_t {
+      Known,
+      Gone,     ///< closed, and the kernel has let go of what was in it; or it only waits for the
+                ///< end of a connection that was ended from here (TIME_WAIT)
+      Unknown,  ///< the kernel does not say
+    } kind = Kind::Unknown;
+    std::size_t octets = 0;
+  };
+  /// How many octets wait there to be read, acknowledged or not. Never fewer than there are.
+  Unread unread();
 
  private:
   struct Seen;

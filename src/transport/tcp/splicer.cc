@@ -50,7 +50,7 @@ class NoSigpipe {
     raw::call(SYS_rt_sigprocmask, SIG_BLOCK, &kSigpipe, &before_, kSetOctets);
   }
   ~NoSigpipe() {
-    if (broken_ && (pending_ & kSigpipe) == 0) {
+    if (may_be_raised_ && (pending_ & kSigpipe) == 0) {
       constexpr timespec kNow = {};
       raw::call(SYS_rt_sigtimedwait, &kSigpipe, nullptr, &kNow, kSetOctets);
     }
@@ -58,13 +58,16 @@ class NoSigpipe {
   }
   NoSigpipe(const NoSigpipe&) = delete;
   NoSigpipe& operator=(const NoSigpipe&) = delete;
-  void note(long result) { broken_ = result == -EPIPE; }
+  /// A call that moved something before it met the end says how much, and has raised it too.
+  void note(long result, std::size_t wanted) {
+    may_be_raised_ = result != static_cast<long>(wanted);
+  }
 
  private:
   static constexpr std::size_t kSetOctets = sizeof(std::uint64_t);  // the kernel's
   static constexpr std::uint64_t kSigpipe = std::uint64_t{1} << (SIGPIPE - 1);
   std::uint64_t pending_ = 0, before_ = 0;
-  bool broken_ = false;
+  bool may_be_raised_ = false;
 };
 
 }  // namespace
@@ -88,6 +91,11 @@ std::unique_ptr<Splicer> Splicer::open(int fd, const Address& local, const Addre
     for (int& end : ends) end = static_cast<int>(raw::out_of_the_way(end));
   }
   Socket from(ends[0]), to(ends[1]);
+  // Whoever filters calls may not allow these.
+  if (raw::call(SYS_vmsplice, to.fd(), nullptr, 0, 0) < 0 ||
+      raw::call(SYS_splice, from.fd(), nullptr, fd, nullptr, 0, 0) < 0) {
+    return nullptr;
+  }
   if (raw::call(SYS_fcntl, to.fd(), F_SETPIPE_SZ, kPipeOctets) < kPipeOctets) return nullptr;
   std::unique_ptr<Splicer> made(
       new (std::nothrow) Splicer(std::move(from), std::move(to), std::move(*other)));
@@ -121,18 +129,21 @@ long Splicer::send(int fd, std::span<const iovec> pieces) {
   NoSigpipe quiet;
   const long moved = raw::call(SYS_splice, from_.fd(), nullptr, fd, nullptr, piped_,
                                SPLICE_F_NONBLOCK);
-  quiet.note(moved);
+  quiet.note(moved, piped_);
   if (moved > 0) piped_ -= static_cast<std::size_t>(moved);
   return moved == 0 ? -EAGAIN : moved;
 }
 
-std::size_t Splicer::held(int fd) {
+std::size_t Splicer::held(int fd, bool fin_sent) {
   // In this order: what is acknowledged meanwhile is counted twice, and nothing not at all.
   int unacknowledged = 0;
   if (raw::call(SYS_ioctl, fd, SIOCOUTQ, &unacknowledged) < 0) unacknowledged = INT_MAX;
-  const std::optional<std::size_t> unread = peer_.unread();
-  if (!unread) return SIZE_MAX;  // the kernel did not say: ask again
-  return static_cast<std::size_t>(unacknowledged) + *unread;
+  const PeerSocket::Unread unread = peer_.unread();
+  // What the kernel does not say may be known the next time. A peer that has our FIN may be named
+  // no more, and be read all the same.
+  if (unread.kind == PeerSocket::Unread::Kind::Unknown) return SIZE_MAX;
+  if (unread.kind == PeerSocket::Unread::Kind::Gone && fin_sent) return SIZE_MAX;
+  return static_cast<std::size_t>(unacknowledged) + unread.octets;
 }
 
 }  // namespace weft::transport

@@ -29,8 +29,8 @@ class Splicer {
   long send(int fd, std::span<const iovec> pieces);
   /// Is something of what was offered under way, and not taken yet?
   bool under_way() const { return piped_ != 0; }
-  /// Octets sent last that the peer may not have read yet.
-  std::size_t held(int fd);
+  /// Octets sent last that the peer may not have read yet. `fin_sent`: behind them.
+  std::size_t held(int fd, bool fin_sent);
 
  private:
   Splicer(Socket from, Socket to, PeerSocket peer);

@@ -264,15 +264,16 @@ IOResult TCPStream::splice(std::span<const iovec> pieces) {
     return send(pieces);
   }
   const long result = splicer_->send(socket_.fd(), pieces);
-  // Not all memory has pages to refer to (a device's has none): such is copied.
-  if (result == -EFAULT && !splicer_->under_way()) {
+  // Not all memory has pages to refer to (a device's has none), and whoever filters calls may allow
+  // no more of these: then it is copied.
+  if (result < 0 && result != -EAGAIN && !splicer_->under_way()) {
     return send(pieces);
   }
   return judge_sending(result);
 }
 
 std::size_t TCPStream::held() {
-  return splicer_ == nullptr || socket_.fd() < 0 ? 0 : splicer_->held(socket_.fd());
+  return splicer_ == nullptr || socket_.fd() < 0 ? 0 : splicer_->held(socket_.fd(), fin_sent_);
 }
 
 void TCPStream::close_gracefully() {

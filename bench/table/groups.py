@@ -68,41 +68,34 @@ class Bench:
         built = Path(self.program).with_name(program)
         return str(built) if built.exists() else shutil.which(program)
 
-    def measure(self, group, place, points, crc="on", congestion=""):
-        """{"GROUP/POINT": figures} of all `points`. congestion: of plain sockets; else the
-        place's."""
+    def measure(self, group, place, points, crc="on"):
+        """{"GROUP/POINT": figures} of all `points`."""
         found = {}
         for name in points:
             self.tell(f"{group}/{name}")
             try:
                 found[f"{group}/{name}"] = self.figures(place, works.parse(self.plan.point(name)),
-                                                        crc, congestion)
+                                                        crc)
             except NotMeasured as reason:
                 if not name.startswith(FRAGILE):
                     raise Failed(f"{group}/{name}: {reason}") from None
                 found[f"{group}/{name}"] = {"missing": str(reason)}
         return found
 
-    def figures(self, place, point, crc, congestion):
+    def figures(self, place, point, crc):
         made = {"work": point.work, "octets": point.octets, "batch": point.many,
                 "unit": point.kind.unit}
         if point.tcp is None:
             # Of weft alone; rounds are the program's own.
             values = self.once(place, point.of(crc))["values"]
             return {**made, **compared([1] * len(values), values)}
-        tcp = self.plain(place, point, congestion)
-        subjects = {"tcp": tcp, "rdma": point.of(crc)}
-        for subject in subjects.values():
-            if not isinstance(subject, works.Program):
-                place.measure(self.weft, works.verified(subject), VERIFY_SECONDS, self.cpus)
-        reports = in_rounds(subjects, self.plan.rounds,
-                            lambda name: self.once(place, subjects[name]))
-        made |= compared(*([point.kind.value(report) for report in reports[name]]
-                           for name in subjects))
+        tcp = self.plain(place, point)
+        reports = self.side_by_side({"tcp": (place, tcp), "rdma": (place, point.of(crc))})
+        made |= self.figure(point, reports)
         made["tcp_buffer"] = getattr(tcp, "socket_buffers", 0)
         if point.kind.stream:
             made["cpu"] = compared(*([works.used(report, "client", "server")
-                                      for report in reports[name]] for name in subjects))
+                                      for report in found] for found in reports.values()))
         if "bulk" in reports["tcp"][0]:
             for name, found in reports.items():
                 made[f"{name}_bulk"] = statistics.median(report["bulk"] for report in found)
@@ -111,6 +104,17 @@ class Bench:
                 made[f"{name}_p99"] = statistics.median(report["one_way_us"]["p99"]
                                                         for report in found)
         return made
+
+    def side_by_side(self, sides):
+        """{name: reports, a round each} of {name: (place, subject)}, in turns."""
+        for place, subject in sides.values():
+            if not isinstance(subject, works.Program):
+                place.measure(self.weft, works.verified(subject), VERIFY_SECONDS, self.cpus)
+        return in_rounds(sides, self.plan.rounds, lambda name: self.once(*sides[name]))
+
+    def figure(self, point, reports):
+        return compared(*([point.kind.value(report) for report in found]
+                          for found in reports.values()))
 
     def once(self, place, subject, seconds=None):
         """One measurement: a row of `weft blast` or `ping`, or what weft_bench printed."""
@@ -130,14 +134,11 @@ class Bench:
             raise NotMeasured(done.stderr.strip() or f"it ended with {done.returncode}")
         return json.loads(done.stdout)
 
-    def plain(self, place, point, congestion):
+    def plain(self, place, point):
         """The plain side of a point; a stream has the socket buffers that serve it best. (The
         buffers of a ping-pong are nearly empty, so it has nothing to choose.)"""
         work = point.tcp
-        if isinstance(work, works.Program):
-            return work
-        work = work.at(congestion=congestion)
-        if work.tool == "ping" or not self.plan.tries:
+        if isinstance(work, works.Program) or work.tool == "ping" or not self.plan.tries:
             return work
         key = place.network, work.name()
         if key not in self.socket_buffers:
@@ -180,11 +181,23 @@ def on_one_core(bench, congestion):
         return sharing.measure("one-core", place, rows.points_of("one-core"))
 
 
-def by_default(bench, _congestion):
-    """Group "default": as the machine is, no namespace. The raw row stays comparable to the other
-    run's: it asks for reno, which anybody may, and which without loss does what cubic does."""
-    with machines_loopback() as place:
-        return bench.measure("default", place, rows.points_of("default"), congestion="reno")
+def by_default(bench, congestion):
+    """Group "default": weft on the machine as it is, no namespace, beside weft in the place of the
+    other groups."""
+    found = {}
+    with machines_loopback() as as_it_is, place_of(congestion) as chosen:
+        for name in rows.points_of("default"):
+            bench.tell(f"default/{name}")
+            point = works.parse(name)
+            weft = point.of("on")
+            try:
+                reports = bench.side_by_side({"tcp": (chosen, weft), "rdma": (as_it_is, weft)})
+            except NotMeasured as reason:
+                raise Failed(f"default/{name}: {reason}") from None
+            found[f"default/{name}"] = {"work": point.work, "octets": point.octets,
+                                        "batch": point.many, "unit": point.kind.unit,
+                                        **bench.figure(point, reports)}
+    return found
 
 
 def over_veth(bench, congestion):

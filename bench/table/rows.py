@@ -94,15 +94,14 @@ def memory(name):
     return make
 
 
-def share(name, base, less_better=False):
-    """How much of its own figure in `base` weft reaches in `name`, each taken to the raw row of
-    its run, since the two runs are not of the same minute."""
+def share(name, less_better=False):
+    """How much of its own figure weft reaches elsewhere in the same rounds."""
     def make(measured):
-        one, other = find(measured, name), find(measured, base)
-        value = one["ratio"] / other["ratio"]
+        row = find(measured, name)
+        value, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
         if less_better:
-            value = 1 / value
-        return Figure(value, None, None, one["ratio"], other["ratio"], "of raw")
+            value, low, high = 1 / value, 1 / high, 1 / low
+        return Figure(value, low, high, row["rdma"], row["tcp"], row["unit"])
     return make
 
 
@@ -187,8 +186,7 @@ ROWS = [
     row("one-core-64K", "polling on one core: RDMA Write 64 KiB, to raw TCP that sleeps",
         ratio("one-core/shared-bw:64K"), ["one-core/shared-bw:64K"]),
     *[row(f"default-{name}", f"under the system's own congestion control, of cubic: {title}",
-          share(f"default/{point}", f"on/{point}", less), [f"default/{point}", f"on/{point}"],
-          0.9, 1.0)
+          share(f"default/{point}", less), [f"default/{point}"], 0.9, 1.0)
       for name, title, point, less in (
           ("write-64K", "RDMA Write 64 KiB", "write-bw:64K", False),
           ("write-1M", "RDMA Write 1 MiB", "write-bw:1M", False),

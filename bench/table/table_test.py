@@ -44,13 +44,15 @@ class Rows(unittest.TestCase):
         self.assertEqual(report.unmet(made.values()), [])
 
     def test_the_share_of_a_latency_is_above_one_when_it_is_shorter(self):
-        measured = {"default/write-lat:8": bench_row(1.0), "on/write-lat:8": bench_row(1.2)}
-        made = {row["name"]: row for row in rows.make_all(measured)}
-        self.assertAlmostEqual(made["default-write-lat-8"]["value"], 1.2)
-        measured = {"default/write-bw:1M": bench_row(0.4), "on/write-bw:1M": bench_row(0.8)}
-        made = {row["name"]: row for row in rows.make_all(measured)}
-        self.assertAlmostEqual(made["default-write-1M"]["value"], 0.5)
-        self.assertIs(made["default-write-1M"]["met"], False)
+        made = {row["name"]: row for row in rows.make_all({
+            "default/write-lat:8": bench_row(0.8, rdma=4.0, tcp=5.0),
+            "default/write-bw:1M": bench_row(0.5)})}
+        latency, stream = made["default-write-lat-8"], made["default-write-1M"]
+        self.assertAlmostEqual(latency["value"], 1.25)
+        self.assertLess(latency["low"], latency["value"])
+        self.assertGreater(latency["high"], latency["value"])
+        self.assertAlmostEqual(stream["value"], 0.5)
+        self.assertIs(stream["met"], False)
 
     def test_memory_is_in_kib_and_rates_are_wefts_own(self):
         made = {row["name"]: row for row in rows.make_all({
@@ -164,12 +166,19 @@ class Measuring(unittest.TestCase):
 
     def test_a_ping_pong_has_nothing_to_choose(self):
         place, bench = MadeUpPlace(), self.bench()
-        row = bench.measure("on", place, ["write-lat:8"], congestion="reno")["on/write-lat:8"]
+        row = bench.measure("on", place, ["write-lat:8"])["on/write-lat:8"]
         self.assertEqual([work.verify for work, _ in place.asked],
                          [True] * 2 + [False] * 2 * bench.plan.rounds)
         self.assertEqual(row["ratio"], 1)
-        self.assertEqual({work.congestion for work, _ in place.asked if work.over == "tcp"},
-                         {"reno"})
+
+    def test_two_places_are_measured_in_turns(self):
+        one, other, bench = MadeUpPlace(), MadeUpPlace(), self.bench(quick=True)
+        weft = works.parse("write-bw:64K").of("on")
+        reports = bench.side_by_side({"one": (one, weft), "other": (other, weft)})
+        for place, found in zip((one, other), reports.values()):
+            self.assertEqual(len(found), bench.plan.rounds)
+            self.assertEqual([work.verify for work, _ in place.asked],
+                             [True] + [False] * bench.plan.rounds)
 
     def test_what_fails_ends_the_run_and_says_which(self):
         with self.assertRaisesRegex(groups.Failed, "on/write-lat:8: it cannot be"):

@@ -37,7 +37,6 @@ class Work:
     buffers: int = 0
     socket_buffers: int = 0
     chunk: int = 0
-    congestion: str = ""
     warm_up: float = 0
     verify: bool = False
     through: str = ""  # "sockets": weft's sockets library beneath both programs
@@ -67,8 +66,6 @@ class Work:
             words += ["--chunk", size_text(self.chunk)]
         if self.warm_up:
             words += ["--warm-up", str(self.warm_up)]
-        if self.congestion:
-            words += ["--congestion", self.congestion]
         words += ["--inline"] if self.inline else []
         words += ["--verify"] if self.verify else []
         return words

@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -49,14 +50,18 @@ struct TransmitBuffer {
 
 inline constexpr const char* kNoStaging = "no memory for staging the octets of the connection";
 
-/// Buffers are made on demand and the few most recently returned ones are kept.
+/// Buffers are made on demand and a few are kept. The one given back last is lent first, for its
+/// lines are in this core's caches. Those that another core has just read are not: to write there
+/// again, while they are in its caches, takes up to four times as long as when they have left them.
+/// So these rest, and once there are any, more buffers are in use than fit a second-level cache.
 template <typename Buffer>
 class BufferPool {
  public:
   /// Null: there is no memory.
   std::unique_ptr<Buffer> borrow() {
-    std::unique_ptr<Buffer> buffer(kept_ == 0 ? new (std::nothrow) Buffer  // not zeroed
-                                              : free_[--kept_].release());
+    const bool make = kept_ == 0 || kept_ + borrowed_ < in_use_min_;
+    std::unique_ptr<Buffer> buffer(make ? new (std::nothrow) Buffer : nullptr);  // not zeroed
+    if (buffer == nullptr && kept_ != 0) buffer = std::move(free_[--kept_]);
     if (buffer != nullptr) ++borrowed_;
     return buffer;
   }
@@ -68,6 +73,13 @@ class BufferPool {
       static_cast<void>(buffer.release());
     }
   }
+  /// As give_back(), where another core has read it: every other one kept is lent before it.
+  void give_back_to_rest(std::unique_ptr<Buffer> buffer) {
+    in_use_min_ = kRotation;
+    const std::size_t before = kept_;
+    give_back(std::move(buffer));
+    std::rotate(free_.begin(), free_.begin() + before, free_.begin() + kept_);
+  }
   /// It can never be used again.
   void lose(std::unique_ptr<Buffer> buffer) {
     --borrowed_;
@@ -78,11 +90,12 @@ class BufferPool {
   void keep_all() { keep_ = free_.size(); }
 
  private:
-  static constexpr std::size_t kKeep = 8, kKeepAll = 64;
+  static constexpr std::size_t kKeep = 8, kKeepAll = 64, kRotation = kKeep;
   std::size_t keep_ = kKeep;
   std::array<std::unique_ptr<Buffer>, kKeepAll> free_;
   std::size_t kept_ = 0;
   std::size_t borrowed_ = 0;
+  std::size_t in_use_min_ = 0;  ///< kept and borrowed, before one is lent again
 };
 
 }  // namespace weft::engine

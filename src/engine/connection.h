@@ -202,7 +202,6 @@ class Connection {
   std::size_t share_of_batch();
   void note_sent();
   bool may_splice();
-  bool is_to_splice() const;
   void count_sent(std::size_t octets);
   bool has_spliced() const;
   bool release_spliced();

@@ -89,7 +89,8 @@ void Connection::transmit() {
     if (batch_->total > kSmallOctets) sent_much_ = true;
     emss_weight_ += static_cast<std::uint32_t>(batch_->total + kEmssBatchWeight);
     batch_->piece_count = batch.pieces().size();
-    batch_->spliced = splices && is_to_splice();
+    // What a Read is answered with has to be as it was before our program may write there again.
+    batch_->spliced = splices && batch_->total >= kSplicedOctetsMin && keep_lent();
     if (spliced_ != nullptr) {
       spliced_->habit.note_batch(core.wants_transmit(), qp_->send_cq().armings());
     }
@@ -223,16 +224,6 @@ bool Connection::may_splice() {
     spliced_.reset(new (std::nothrow) SplicedBatches(owner_.splices_always()));
   }
   return spliced_ != nullptr && spliced_->habit.splices();
-}
-
-/// Not what is short, and not what has to be as it was before our program may write there again:
-/// what a Read is answered with from where it lies.
-bool Connection::is_to_splice() const {
-  if (batch_->total < kSplicedOctetsMin) return false;
-  for (const core::Piece& piece : std::span(batch_->pieces).first(batch_->piece_count)) {
-    if (piece.shelter != nullptr) return false;
-  }
-  return true;
 }
 
 /// The transport took so much more of the batch: that completes WRs, at once or when the peer has

@@ -212,6 +212,22 @@ void copy(std::uint8_t* target, Octets source, bool ahead = false) {
   }
 }
 
+/// Where the target's lines are in another core's caches, stores one behind the other are up to a
+/// fifth faster than the ways that the C library has for much.
+[[gnu::noinline]] void copy_in_order(std::uint8_t* target, Octets source) {
+  using Vector [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = long long;
+  constexpr std::size_t kVectors = kCacheLine / sizeof(Vector);
+  const std::uint8_t* from = source.data();
+  std::size_t left = source.size();
+  for (; left >= kCacheLine; left -= kCacheLine, from += kCacheLine, target += kCacheLine) {
+    for (std::size_t i = 0; i < kVectors; ++i) {
+      reinterpret_cast<Vector*>(target)[i] = reinterpret_cast<const Vector*>(from)[i];
+    }
+    __asm__ volatile("" ::: "memory");  // not to be made one long copy again
+  }
+  std::memcpy(target, from, left);
+}
+
 /// Runs `access`, which touches only [address, address + octets) of registered memory.
 template <typename Access>
 bool guarded(const void* address, std::size_t octets, Access access) {
@@ -258,7 +274,7 @@ bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::
     if (state != nullptr) {
       *state = crc32c_copy(*state, MutableOctets(target, octets), Octets(source, octets));
     } else {
-      copy(target, Octets(source, octets));
+      copy_in_order(target, Octets(source, octets));
     }
   });
 }

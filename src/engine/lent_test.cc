@@ -1,5 +1,5 @@
 // Without a CRC a Read is answered from where the octets lie, but only as long as nobody can take
-// the memory back: what waits for the peer was copied before.
+// the memory back: what waits for the peer was copied before, and what is spliced always is.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "base/byte_order.h"
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/side.h"
+#include "transport/tcp/peer_socket.h"
 #include "wire/ddp.h"
 #include "wire/fpdu.h"
 #include "wire/rdmap.h"
@@ -41,6 +42,7 @@ class LentTest : public PairTest {
     stag = server->register_octets(memory, kMapped, device::kRemoteRead);
     qp = server->make_qp();
     ASSERT_TRUE(peer.connect(server_address));
+    prepare_peer();
     ASSERT_TRUE(peer.send({.kind = wire::StartupKind::Request, .crc = false, .private_data = {}}));
     const auto requested = server->wait_event();
     ASSERT_TRUE(requested.has_value());
@@ -70,6 +72,8 @@ class LentTest : public PairTest {
     settings.crc = false;
     return settings;
   }
+
+  virtual void prepare_peer() {}
 
   /// Asks for everything, and waits until the first of it is here and no more fits.
   void read_all() {
@@ -109,6 +113,29 @@ class LentTest : public PairTest {
     return all;
   }
 
+  /// Of what was asked for. It waits for the peer, who has read none yet.
+  void expect_sent_as_it_was() {
+    const Bytes all = receive_all();
+    std::size_t at = 0, place = 0, wrong = 0;
+    bool terminated = false;
+    while (at + wire::kUlpduLengthOctets < all.size()) {
+      const std::size_t ulpdu = load_be16(all.data() + at);
+      ASSERT_LE(at + wire::fpdu_octets(ulpdu), all.size()) << "an FPDU that breaks off";
+      const auto ddp =
+          wire::DDPHeader::parse(Octets(all).subspan(at + wire::kUlpduLengthOctets, ulpdu));
+      ASSERT_TRUE(ddp.has_value());
+      terminated = wire::rdmap_opcode(ddp->rdmap_control) == wire::Opcode::Terminate;
+      const std::size_t first = at + wire::kUlpduLengthOctets + ddp->octets();
+      const std::size_t payload = terminated ? 0 : ulpdu - ddp->octets();
+      for (std::size_t i = 0; i < payload; ++i) wrong += all[first + i] != value_at(place++);
+      at += wire::fpdu_octets(ulpdu);
+    }
+    EXPECT_TRUE(terminated) << "the peer is not told why";
+    EXPECT_GT(place, 0u);
+    EXPECT_LT(place, kMapped) << "nothing waited";
+    EXPECT_EQ(wrong, 0u);
+  }
+
   static constexpr std::size_t kMapped = 32 << 20;
   static constexpr std::size_t kReplyOctets = 20;
   std::uint8_t* memory = nullptr;
@@ -121,25 +148,24 @@ class LentTest : public PairTest {
 TEST_P(LentTest, WhatWasPreparedBeforeTheRegionWentIsSentAsItWas) {
   ASSERT_TRUE(server->rnic.deregister_region(stag).ok());
   std::fill_n(memory, kMapped, 0);
-  const Bytes all = receive_all();
-  std::size_t at = 0, place = 0, wrong = 0;
-  bool terminated = false;
-  while (at + wire::kUlpduLengthOctets < all.size()) {
-    const std::size_t ulpdu = load_be16(all.data() + at);
-    ASSERT_LE(at + wire::fpdu_octets(ulpdu), all.size()) << "an FPDU that breaks off";
-    const auto ddp =
-        wire::DDPHeader::parse(Octets(all).subspan(at + wire::kUlpduLengthOctets, ulpdu));
-    ASSERT_TRUE(ddp.has_value());
-    terminated = wire::rdmap_opcode(ddp->rdmap_control) == wire::Opcode::Terminate;
-    const std::size_t first = at + wire::kUlpduLengthOctets + ddp->octets();
-    const std::size_t payload = terminated ? 0 : ulpdu - ddp->octets();
-    for (std::size_t i = 0; i < payload; ++i) wrong += all[first + i] != value_at(place++);
-    at += wire::fpdu_octets(ulpdu);
+  expect_sent_as_it_was();
+}
+
+/// What is sent is read by the peer where it lies.
+class LentAndSplicedTest : public LentTest {
+ protected:
+  Settings make_settings() override {
+    Settings settings = LentTest::make_settings();
+    settings.splice_always = true;
+    return settings;
   }
-  EXPECT_TRUE(terminated) << "the peer is not told why";
-  EXPECT_GT(place, 0u);
-  EXPECT_LT(place, kMapped) << "nothing waited";
-  EXPECT_EQ(wrong, 0u);
+  void prepare_peer() override { transport::promise_to_copy(peer.fd()); }
+};
+
+TEST_P(LentAndSplicedTest, WhatThePeerHasNotReadIsAsItWas) {
+  ASSERT_TRUE(server->rnic.deregister_region(stag).ok());
+  std::fill_n(memory, kMapped, 0);
+  expect_sent_as_it_was();
 }
 
 TEST_P(LentTest, MemoryThatIsUnmappedEndsTheStream) {
@@ -152,6 +178,11 @@ TEST_P(LentTest, MemoryThatIsUnmappedEndsTheStream) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, LentTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread),
+                         [](const auto& param) {
+                           return param.param == Placement::Inline ? "inline" : "thread";
+                         });
+INSTANTIATE_TEST_SUITE_P(Placements, LentAndSplicedTest,
                          ::testing::Values(Placement::Inline, Placement::Thread),
                          [](const auto& param) {
                            return param.param == Placement::Inline ? "inline" : "thread";

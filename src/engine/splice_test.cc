@@ -5,10 +5,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -367,6 +369,38 @@ TEST(SplicedBatches, CopiesBehindThemNeedNobodyToRead) {
   EXPECT_EQ(batches.release(80, false, pool), 50u);
   EXPECT_EQ(batches.release(30, false, pool), 80u) << "what is held was copied";
   EXPECT_TRUE(batches.empty());
+}
+
+// Another core has read them: to write them again at once is slow.
+TEST(SplicedBatches, BuffersRestBeforeTheyAreLentAgain) {
+  BufferPool<TransmitBuffer> pool;
+  SplicedBatches batches(true);
+  std::vector<const TransmitBuffer*> lent;
+  for (int i = 0; i < 24; ++i) {
+    auto buffer = borrow(pool);
+    lent.push_back(buffer.get());
+    batches.note_sent(100);
+    batches.keep(std::move(buffer));
+    ASSERT_EQ(batches.release(0, false, pool), 100u);
+  }
+  const auto last = lent.end() - 8;
+  EXPECT_EQ(std::set(last, lent.end()).size(), 8u) << "one was lent again before the others were";
+  EXPECT_TRUE(std::equal(last, lent.end(), last - 8)) << "others were made";
+}
+
+TEST(SplicedBatches, BuffersThatWereCopiedFromAreLentAgainAtOnce) {
+  BufferPool<TransmitBuffer> pool;
+  SplicedBatches batches(true);
+  batches.note_sent(100);
+  batches.keep(borrow(pool));
+  ASSERT_EQ(batches.release(0, false, pool), 100u);
+  for (int i = 0; i < 8; ++i) pool.give_back(borrow(pool));
+  auto copied = borrow(pool);
+  const TransmitBuffer* const hot = copied.get();
+  pool.give_back(std::move(copied));
+  copied = borrow(pool);
+  EXPECT_EQ(copied.get(), hot);
+  pool.give_back(std::move(copied));
 }
 
 /// Batches that were spliced of so many, with so many in a row before the program waits for them.

@@ -49,7 +49,7 @@ class SplicedBatches {
   std::size_t release(std::size_t held, bool goes_on, BufferPool<TransmitBuffer>& pool) {
     const std::uint64_t open = sent_ - told_;
     std::uint64_t free = sent_ - (held < open ? held : open);
-    while (count_ != 0 && batches_[first_].end <= free) pool.give_back(take_first());
+    while (count_ != 0 && batches_[first_].end <= free) pool.give_back_to_rest(take_first());
     if (count_ == 0 && !goes_on) free = sent_;  // the rest was copied
     return static_cast<std::size_t>(free - std::exchange(told_, free));
   }

@@ -36,10 +36,12 @@ ATOMIC = {**ATOMIC_BANDWIDTH, **{f"{name}_lat": ("ib_atomic_lat", *words[1:])
 
 def rows(output):
     """The result lines: lists of numbers that start with the size and the iterations. Of a few
-    latencies with one very long among them the tool makes a deviation that is no number."""
+    latencies with one very long among them the tool makes a deviation that is no number; and of the
+    clock, which it measures for each row, sometimes nothing ("Correlation coefficient"): then all
+    times are infinite."""
     found = []
     for line in output.splitlines():
-        if re.fullmatch(r"\s*\d+\s+\d+(\s+-?([\d.]+|nan))+\s*", line):
+        if re.fullmatch(r"\s*\d+\s+\d+(\s+-?([\d.]+|nan|inf))+\s*", line):
             found.append([float(number) for number in line.split()])
     return found
 

@@ -89,11 +89,15 @@ TEST(GuardedMoverTest, PlacesWhatArrivedAndNothingElse) {
   EXPECT_TRUE(target == expected);
 }
 
-// Some are copied in another way: where the target lies a little behind the source, but for pages.
-TEST(GuardedMoverTest, MovesWhereverBothLie) {
+// Some are copied in other ways: where the target lies a little behind the source, but for pages,
+// and what is long.
+class MovesOf : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(MovesOf, OctetsWhereverBothLie) {
   GuardedMover mover;
-  constexpr std::size_t kOctets = 9'000, kPage = 4096;
-  std::vector<std::uint8_t> source(kOctets), target(kOctets + 2 * kPage);
+  constexpr std::size_t kPage = 4096;
+  const std::size_t octets = GetParam();
+  std::vector<std::uint8_t> source(octets), target(octets + 2 * kPage);
   std::iota(source.begin(), source.end(), std::uint8_t{1});
   const std::size_t first = (reinterpret_cast<std::uintptr_t>(source.data()) % kPage + kPage -
                              reinterpret_cast<std::uintptr_t>(target.data()) % kPage) %
@@ -103,13 +107,14 @@ TEST(GuardedMoverTest, MovesWhereverBothLie) {
     for (const bool places : {true, false}) {
       std::fill(target.begin(), target.end(), std::uint8_t{0});
       ASSERT_TRUE(places ? mover.place(to, source)
-                         : mover.fetch(to, source.data(), kOctets, nullptr));
+                         : mover.fetch(to, source.data(), octets, nullptr));
       EXPECT_TRUE(std::equal(source.begin(), source.end(), to)) << behind;
       EXPECT_EQ(std::count(target.data(), to, 0), to - target.data()) << behind;
-      EXPECT_EQ(to[kOctets], 0) << behind;
+      EXPECT_EQ(to[octets], 0) << behind;
     }
   }
 }
+INSTANTIATE_TEST_SUITE_P(Lengths, MovesOf, ::testing::Values(9'000, 20'001));
 
 /// In children, as below.
 TEST(GuardedMoverTest, EachAccessToAVanishedPageIsRefused) {

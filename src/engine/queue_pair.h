@@ -11,6 +11,7 @@
 
 #include "core/qp/qp.h"
 #include "device/device.h"
+#include "engine/answer_habit.h"
 #include "engine/completion_queue.h"
 #include "engine/gathering.h"
 #include "engine/kept_writes.h"
@@ -82,6 +83,7 @@ class QueuePair final : public core::WorkQueues {
   CompletionQueue& receive_cq() { return receive_cq_; }
   /// The peer's Writes placed so far, but for those that may be a flag.
   std::uint32_t large_writes() const { return large_writes_; }
+  const Arrivals& arrivals() const { return arrivals_; }
   SharedReceiveQueue* srq() { return srq_; }
   core::PD pd() const { return pd_; }
   std::uint64_t cookie() const { return request_.cookie; }
@@ -156,6 +158,7 @@ class QueuePair final : public core::WorkQueues {
   CompletionQueue& send_cq_;
   CompletionQueue& receive_cq_;
   std::uint32_t large_writes_ = 0;
+  Arrivals arrivals_;
   SharedReceiveQueue* const srq_;
   QueuePairMemory storage_;
   device::Ring send_, receive_;

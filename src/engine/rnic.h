@@ -13,6 +13,7 @@
 
 #include "core/memory/memory_table.h"
 #include "device/device.h"
+#include "engine/answer_habit.h"
 #include "engine/brisk.h"
 #include "engine/connection.h"
 #include "engine/connection_index.h"
@@ -248,11 +249,14 @@ class Rnic final : public device::Device,
   void serve_shared();
   void serve(QueuePair&);
   void serve_now(QueuePair&);
+  Duration answer_wait(QueuePair&, const device::Posted&, Instant began);
+  void await_answer(device::QPNumber, Duration wait);
+  bool look_around(device::CQNumber empty);
   void poll_directly(device::CQNumber empty);
   void ask_streams(device::CQNumber empty, bool all);
   bool passes_over(Connection&, device::CQNumber empty) const;
   void give_way();
-  void note_empty_poll();
+  void note_empty_polls(std::uint32_t polls);
   void note_consumer();
   void note_arming();
   bool gather(QueuePair&, const device::Posted&);
@@ -266,6 +270,7 @@ class Rnic final : public device::Device,
   device::Slept sleep_now(const sigset_t* mask);
   device::Slept awake() const;
   void serve_ready(std::span<const epoll_event> ready);
+  void serve_unasked(std::span<const epoll_event> ready);
   void prefetch_ready(std::span<const epoll_event> ready, std::size_t at);
   void add_connection(std::unique_ptr<Connection>);
   bool begin_at_once(Connection&);
@@ -346,6 +351,7 @@ class Rnic final : public device::Device,
   std::atomic<std::uint32_t> consumer_entries_{0};
   SleepHabit sleep_habit_;
   LookHabit look_habit_;
+  AnswerHabit answer_habit_;
   std::atomic<std::uint32_t> polls_at_arming_{0};
   Nap nap_;
   /// For what the thread in place_ sleeps, unless it is the progress thread.

@@ -123,10 +123,64 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
     return;
   }
   note_consumer();
+  Duration wait{};
+  const auto serve_it = [&](Rnic& rnic) {
+    const Instant began = rnic.answer_habit_.is_timed() ? rnic.read_clock() : rnic.now_;
+    rnic.serve_now(*qp);
+    wait = rnic.answer_wait(*qp, posted, began);
+  };
   // Mostly the RNIC is idle, and nobody has to be told whom to serve.
-  if (Entry::try_enter(*this, [qp](Rnic& rnic) { rnic.serve_now(*qp); })) return;
+  if (Entry::try_enter(*this, serve_it)) {
+    if (wait != Duration::zero()) await_answer(number, wait);
+    return;
+  }
+  answer_habit_.miss_post();
   mark_rung(*qp);
   Entry::try_enter(*this, [](Rnic&) {});
+}
+
+/// How long this post, which was served, stays for its answer. Who armed a CQ waits for something
+/// else.
+Duration Rnic::answer_wait(QueuePair& qp, const device::Posted& posted, Instant began) {
+  if (settings_.engine == Placement::Inline || Gathering::in_stream(posted) ||
+      qp.send_cq().armed() || qp.receive_cq().armed()) {
+    return {};
+  }
+  using Advice = AnswerHabit::Advice;
+  const Advice advice = answer_habit_.note_post(qp.number(), qp.arrivals(), began);
+  if (advice == Advice::Wake) nap_.interrupt();
+  return advice == Advice::Yes ? answer_habit_.wait() : Duration::zero();
+}
+
+/// On behalf of a program that looks at memory as soon as its post returns (AnswerHabit).
+void Rnic::await_answer(device::QPNumber number, Duration wait) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + wait;
+  std::uint32_t looks = 0;
+  bool found = false, over = false;
+  // The last look comes behind the time: one may end with others' turn.
+  for (bool last = false; !found && !over && !last;) {
+    last = Clock::now() >= end;
+    bool yields = false;
+    const bool entered = Entry::try_enter(*this, [&](Rnic& rnic) {
+      ++looks;
+      yields = rnic.look_around(device::kNoCQ);
+      const QueuePair* qp = rnic.find_qp(number);
+      AnswerHabit& habit = rnic.answer_habit_;
+      over = qp == nullptr || habit.qp() != number || habit.is_over(qp->arrivals());
+      found = !over && habit.has_come(qp->arrivals());
+      if (found || last) habit.tell(found, rnic.read_clock());
+      if (!found && (over || last)) rnic.courtesy_.note_leaving();
+    });
+    if (yields) {
+      give_way();
+    } else if (!entered) {
+      ::sched_yield();
+    }
+  }
+  // As polls: the progress thread stands back from a program that comes for all it waits for.
+  if (found) return note_empty_polls(looks);
+  nap_.interrupt();
 }
 
 /// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep.
@@ -166,21 +220,26 @@ void Rnic::ring_receive(device::QPNumber number) {
 void Rnic::poll(device::CQNumber empty) {
   bool yields = false;
   const bool entered = Entry::try_enter(*this, [empty, &yields](Rnic& rnic) {
-    const std::uint32_t departures = rnic.departures_;
-    if (rnic.courtesy_.was_away()) rnic.poll_turn_ = kPollerEvery - 1;  // the poller is asked now
     // Counted only when this thread really was the RNIC: who finds the progress thread at work and
     // comes again at once does not make it stand back.
-    rnic.note_empty_poll();
+    rnic.note_empty_polls(1);
     rnic.note_consumer();
-    if (rnic.any_rung()) rnic.serve_rung();  // before the look at what came: a peer may wait for it
-    rnic.poll_directly(empty);
-    yields = rnic.courtesy_.note(rnic.arrivals_, rnic.departures_ != departures);
+    yields = rnic.look_around(empty);
   });
   if (yields) give_way();
   if (entered) return;
   // Whoever holds the lock polls, perhaps, another CQ, or may be waiting for this very processor.
   others_turn_.ask();
   ::sched_yield();
+}
+
+/// What a poll does. True: give way then.
+bool Rnic::look_around(device::CQNumber empty) {
+  const std::uint32_t departures = departures_;
+  if (courtesy_.was_away()) poll_turn_ = kPollerEvery - 1;  // the poller is asked now
+  if (any_rung()) serve_rung();  // before the look at what came: a peer may wait for it
+  poll_directly(empty);
+  return courtesy_.note(arrivals_, departures_ != departures);
 }
 
 /// To who shares this processor, if there is somebody.
@@ -191,8 +250,8 @@ void Rnic::give_way() {
 }
 
 // Neither is a read-modify-write: a few that get lost among many threads do not matter.
-void Rnic::note_empty_poll() {
-  empty_polls_.store(empty_polls() + 1, std::memory_order_relaxed);
+void Rnic::note_empty_polls(std::uint32_t polls) {
+  empty_polls_.store(empty_polls() + polls, std::memory_order_relaxed);
 }
 void Rnic::note_consumer() {
   consumer_entries_.store(consumer_entries() + 1, std::memory_order_relaxed);
@@ -276,15 +335,27 @@ void Rnic::progress() {
 
 void Rnic::progress_events(std::span<const epoll_event> ready) {
   Entry entry(*this);
-  serve_ready(ready);
+  serve_unasked(ready);
   serve_timers();
 }
 
 void Rnic::progress_edges() {
   Entry entry(*this);
   std::array<epoll_event, 64> events;
-  serve_ready(poller_.look(events));
+  serve_unasked(poller_.look(events));
   serve_timers();
+}
+
+/// The program makes no call.
+void Rnic::serve_unasked(std::span<const epoll_event> ready) {
+  const auto writes = [this] {
+    const QueuePair* qp = find_qp(answer_habit_.qp());
+    return qp == nullptr ? 0 : qp->arrivals().writes;
+  };
+  const std::uint32_t before = writes();
+  serve_ready(ready);
+  const std::uint32_t placed = writes() - before;
+  if (placed != 0) answer_habit_.note_unasked(placed, read_clock());
 }
 
 int Rnic::timeout_ms() {

@@ -23,6 +23,7 @@ from rounds import compared, in_rounds
 HERE = Path(__file__).resolve().parent
 PROGRAM_PATIENCE = 300
 VERIFY_SECONDS = 0.01
+MANY_CONNECTIONS = 1000
 
 
 class Failed(Exception):
@@ -44,6 +45,10 @@ class Plan:
         self.moment = moment
         self.quick = quick
 
+    def rounds_of(self, point):
+        """To make thousands of connections takes two seconds, for each side of each round."""
+        return 1 if self.quick and point.many > MANY_CONNECTIONS else self.rounds
+
     def point(self, point):
         """A moment does not connect thousands, nor walk over 256 MiB; the row keeps its name."""
         if not self.moment:
@@ -61,7 +66,8 @@ class Bench:
         self.busy_poll = str(Path(build) / "lib" / "libbusy_poll.so")
         self.plan, self.tell = plan, tell
         self.cpus = cpus_for_sides()
-        self.socket_buffers = {}  # of (network, plain work): those that served it best
+        self.socket_buffers = {}  # of (network, MTU, plain work): those that served it best
+        self.verified = set()  # (network, MTU, work)
 
     def find(self, program):
         """Where a program is, one of the build before one of the system; None: nowhere."""
@@ -90,7 +96,8 @@ class Bench:
             values = self.once(place, point.of(crc))["values"]
             return {**made, **compared([1] * len(values), values)}
         tcp = self.plain(place, point)
-        reports = self.side_by_side({"tcp": (place, tcp), "rdma": (place, point.of(crc))})
+        reports = self.side_by_side({"tcp": (place, tcp), "rdma": (place, point.of(crc))},
+                                    self.plan.rounds_of(point))
         made |= self.figure(point, reports)
         made["tcp_buffer"] = getattr(tcp, "socket_buffers", 0)
         if point.kind.stream:
@@ -105,12 +112,20 @@ class Bench:
                                                         for report in found)
         return made
 
-    def side_by_side(self, sides):
+    def side_by_side(self, sides, rounds=None):
         """{name: reports, a round each} of {name: (place, subject)}, in turns."""
         for place, subject in sides.values():
             if not isinstance(subject, works.Program):
-                place.measure(self.weft, works.verified(subject), VERIFY_SECONDS, self.cpus)
-        return in_rounds(sides, self.plan.rounds, lambda name: self.once(*sides[name]))
+                self.verify(place, works.verified(subject))
+        return in_rounds(sides, rounds or self.plan.rounds, lambda name: self.once(*sides[name]))
+
+    def verify(self, place, work):
+        """Every octet is looked at, once for each work and place."""
+        key = place.network, place.mtu, work
+        if key in self.verified:
+            return
+        place.measure(self.weft, work, VERIFY_SECONDS, self.cpus)
+        self.verified.add(key)
 
     def figure(self, point, reports):
         return compared(*([point.kind.value(report) for report in found]
@@ -140,7 +155,7 @@ class Bench:
         work = point.tcp
         if isinstance(work, works.Program) or work.tool == "ping" or not self.plan.tries:
             return work
-        key = place.network, work.name()
+        key = place.network, place.mtu, work.name()
         if key not in self.socket_buffers:
             choices = [work.at(socket_buffers=octets) for octets in works.SOCKET_BUFFERS]
             tried = in_rounds(choices, self.plan.tries,

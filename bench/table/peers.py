@@ -22,6 +22,7 @@ from rounds import turns
 
 GB, MIB, MB = 1e9, 1 << 20, 1e6
 PROGRAM_SECONDS_MAX = 30
+GOODBYE_SECONDS = 0.1  # of a server whose client has its figures
 LISTEN_SECONDS = 10
 PORT = 15000  # in a namespace of the run's own nobody else has it
 
@@ -268,7 +269,7 @@ def run_pair(network, peer, bench):
 def end(process):
     if process.poll() is None:
         try:
-            process.wait(0.5)
+            process.wait(GOODBYE_SECONDS)
         except subprocess.TimeoutExpired:
             process.terminate()
     try:

@@ -167,7 +167,8 @@ void Rnic::await_answer(device::QPNumber number, Duration wait) {
       yields = rnic.look_around(device::kNoCQ);
       const QueuePair* qp = rnic.find_qp(number);
       AnswerHabit& habit = rnic.answer_habit_;
-      over = qp == nullptr || habit.qp() != number || habit.is_over(qp->arrivals());
+      over = qp == nullptr || qp->connection == nullptr || habit.qp() != number ||
+             habit.is_over(qp->arrivals());
       found = !over && habit.has_come(qp->arrivals());
       if (found || last) habit.tell(found, rnic.read_clock());
       if (!found && (over || last)) rnic.courtesy_.note_leaving();

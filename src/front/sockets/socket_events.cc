@@ -319,6 +319,8 @@ void Socket::show() {
   if (state_ == State::Connected && !watched_) serve_in_background();
   if (shared_) return;  // what lies in it is handed out
   const short events = events_now();
+  // First: it makes readable as well, and is one event, not two of which a waiter sees the first.
+  if ((events & POLLRDHUP) != 0) mirror_.show_end();
   mirror_.show_readable(near(), (events & POLLIN) != 0);
   if (state_ == State::Connected) {
     const std::uint64_t unread = stream().readable_octets();
@@ -327,7 +329,6 @@ void Socket::show() {
   }
   // Nobody waits to write to a listener, and a full one could not be asked for connections.
   if (state_ != State::Listening) mirror_.show_writable(near(), (events & POLLOUT) != 0);
-  if ((events & POLLRDHUP) != 0) mirror_.show_end();
   if ((events & POLLHUP) != 0 && state_ != State::Fresh && state_ != State::Bound) {
     mirror_.show_hang_up();
   }

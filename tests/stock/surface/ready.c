@@ -211,6 +211,23 @@ static void epoll_by_level(void) {
   close_pair(&pair);
 }
 
+/* Who waits for the end of the peer's direction is not told of half of it first. */
+static void epoll_of_an_end(void) {
+  int whole = 0;
+  for (int i = 0; i < 100; ++i) {
+    struct pair pair = open_ipv4_pair();
+    const int epoll = epoll_create1(0);
+    add(epoll, pair.client, EPOLLIN | EPOLLRDHUP, 'c');
+    shutdown(pair.server, SHUT_WR);
+    struct epoll_event event = {0};
+    epoll_wait(epoll, &event, 1, LONG_MS);
+    whole += event.events == (EPOLLIN | EPOLLRDHUP);
+    close(epoll);
+    close_pair(&pair);
+  }
+  SAY(whole);
+}
+
 static void epoll_by_edge(void) {
   struct pair pair = open_ipv4_pair();
   const int epoll = epoll_create1(0);
@@ -647,6 +664,7 @@ const struct test_case ready_cases[] = {
     {"selecting", selecting},
     {"odd_times", odd_times},
     {"epoll_by_level", epoll_by_level},
+    {"epoll_of_an_end", epoll_of_an_end},
     {"epoll_by_edge", epoll_by_edge},
     {"epoll_edges_of_who_does_not_read", epoll_edges_of_who_does_not_read},
     {"epoll_edge_of_a_writer", epoll_edge_of_a_writer},

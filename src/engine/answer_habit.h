@@ -12,9 +12,9 @@
 
 namespace weft::engine {
 
-/// What came for a QP so far.
+/// What came so far, for all QPs of a device.
 struct Arrivals {
-  std::uint32_t writes = 0;    ///< of the peer, placed whole
+  std::uint32_t writes = 0;    ///< of peers, placed whole
   std::uint32_t receives = 0;  ///< that were completed
 };
 
@@ -23,7 +23,8 @@ struct Arrivals {
 /// things: a post, so many Writes that no call of the program brought, the next post, and so on.
 /// Then the post is worth staying in until the answer is here (docs/adr/0026).
 ///
-/// One QP at a time: who has posted to another one meanwhile waits for more than one peer.
+/// One QP at a time: who has posted to another one meanwhile, or is written to by others, waits for
+/// more than one peer.
 /// Threads: the progress lock, but for miss_post.
 class AnswerHabit {
  public:
@@ -36,12 +37,12 @@ class AnswerHabit {
   static constexpr std::uint32_t kProbeMin = 1024, kProbeMax = 64 * 1024;
   /// More Writes are no answer.
   static constexpr std::uint32_t kAnswerMax = 4;
-  /// Who looks at memory posts so soon behind the answer. Who computes between his post and his look
-  /// mostly does not, and would have his work behind the answer instead of beside it.
+  /// Who looks at memory posts so soon behind the answer. Who computes between post and look mostly
+  /// does not, and would have that work behind the answer instead of beside it.
   static constexpr Duration kSoon = std::chrono::microseconds(20);
   /// A post waits for twice as long as answers took, within these.
   static constexpr Duration kWaitMin = std::chrono::microseconds(50);
-  static constexpr Duration kWaitMax = std::chrono::milliseconds(20);
+  static constexpr Duration kWaitMax = std::chrono::milliseconds(2);
 
   enum class Advice : std::uint8_t {
     No,
@@ -51,23 +52,26 @@ class AnswerHabit {
 
   /// Is it of use to know when the next post is?
   bool is_timed() const { return regular_ != 0; }
-  /// A post, served. `seen`: what had come for its QP by then. `now`: before it was served; it need
-  /// not be right unless is_timed().
-  Advice note_post(device::QPNumber qp, const Arrivals& seen, Instant now) {
-    const std::uint32_t writes = seen.writes - at_post_.writes;
-    const bool in_time = qp == qp_ && seen.receives == at_post_.receives && writes != 0 &&
+  /// A post, served. `placed`: how many Writes of its peer so far, `all`: what came for any QP.
+  /// `now`: before it was served; it need not be right unless is_timed().
+  Advice note_post(device::QPNumber qp, std::uint32_t placed, const Arrivals& all, Instant now) {
+    const std::uint32_t writes = placed - placed_;
+    const bool in_time = qp == qp_ && !is_over(placed, all) && writes != 0 &&
                          writes <= kAnswerMax && (found_ || unasked_ == writes);
     const bool is_late = is_timed() && now - posted_at_ - took_ > kSoon;
     if (in_time && is_timed()) longest_ = std::max(took_, longest_ * 7 / 8);
     qp_ = qp;
-    at_post_ = seen;
+    placed_ = placed;
+    all_ = all;
     posted_at_ = now;
     took_ = {};
     unasked_ = 0;
     found_ = false;
     if (missed_.load(std::memory_order_relaxed)) {
       missed_.store(false, std::memory_order_relaxed);
-      return Advice::No;  // nothing is known of what came since the one before
+      // Nothing is known of what came since the one before. Once is no sign.
+      if (!waits()) return Advice::No;
+      return comes_late(true) ? begin_anew(0) : Advice::Wake;
     }
     if (!in_time || writes != answer_ || comes_late(is_late)) {
       return begin_anew(in_time ? writes : 0);
@@ -75,11 +79,15 @@ class AnswerHabit {
     if (!waits() && (++regular_, !waits())) return Advice::No;
     if (++posts_ == next_probe_) {
       posts_ = 0;
+      // It has held for so long: some of what was held against it is forgotten.
+      if (next_probe_ != kProbeMin) needed_ = std::max(needed_ / 2, kRegularMin);
       next_probe_ = std::min(2 * next_probe_, kProbeMax);
       return Advice::Wake;
     }
     return patience_.is_worth() ? Advice::Yes : Advice::No;
   }
+  /// A post that is of another kind. True: the progress thread has to look.
+  bool note_other_post() { return begin_anew(0) == Advice::Wake; }
   /// A post that could not be noted, by any thread: somebody else held the lock.
   void miss_post() { missed_.store(true, std::memory_order_relaxed); }
   /// Of the QP that was posted to last, so many Writes were placed while the program made no call.
@@ -89,9 +97,11 @@ class AnswerHabit {
     took_ = now - posted_at_;
   }
   Duration wait() const { return std::clamp(2 * longest_, kWaitMin, kWaitMax); }
-  bool has_come(const Arrivals& seen) const { return seen.writes - at_post_.writes >= answer_; }
-  /// Something else came, which the program may wait for as well.
-  bool is_over(const Arrivals& seen) const { return seen.receives != at_post_.receives; }
+  bool has_come(std::uint32_t placed) const { return answer_ != 0 && placed - placed_ >= answer_; }
+  /// Something else came, for this QP or another, which the program may wait for as well.
+  bool is_over(std::uint32_t placed, const Arrivals& all) const {
+    return all.receives != all_.receives || all.writes - all_.writes != placed - placed_;
+  }
   void tell(bool found, Instant now) {
     found_ = found;
     took_ = now - posted_at_;
@@ -123,7 +133,8 @@ class AnswerHabit {
   }
 
   device::QPNumber qp_ = 0;  ///< that was posted to last
-  Arrivals at_post_;         ///< of it
+  std::uint32_t placed_ = 0;  ///< at that post
+  Arrivals all_;              ///< likewise
   Instant posted_at_;
   Duration took_{};            ///< from then to the last Write
   Duration longest_{};         ///< of answers of late, up to the last post

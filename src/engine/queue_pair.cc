@@ -171,7 +171,7 @@ bool QueuePair::take_receive_to_flush(core::ReceiveWR& wr) {
 
 void QueuePair::complete(const core::Completion& completion) {
   const bool receive = completion.opcode == core::WorkOpcode::Receive;
-  if (receive) ++arrivals_.receives;
+  if (receive) ++owner_.all_arrivals.receives;
   // Posting order within the queue, so the oldest slot is the one that ends.
   if (!receive) send_.release(send_.consumed_own() + 1);
   if (!receive && !completion.signaled) return send_.count_silent();
@@ -214,7 +214,8 @@ bool QueuePair::read_written(std::uint8_t* target, Octets source, bool peek) {
 }
 
 void QueuePair::handle_write_placed(std::size_t octets) {
-  ++arrivals_.writes;
+  ++writes_placed_;
+  ++owner_.all_arrivals.writes;
   if (octets > kFlagOctetsMax) {
     ++large_writes_;
     return;

@@ -32,6 +32,8 @@ class QueuePairOwner {
   /// Read once for all that one call into the core completes.
   virtual Instant exact_now() = 0;
 
+  Arrivals all_arrivals;  ///< counted by its QPs
+
  protected:
   ~QueuePairOwner() = default;
 };
@@ -83,7 +85,7 @@ class QueuePair final : public core::WorkQueues {
   CompletionQueue& receive_cq() { return receive_cq_; }
   /// The peer's Writes placed so far, but for those that may be a flag.
   std::uint32_t large_writes() const { return large_writes_; }
-  const Arrivals& arrivals() const { return arrivals_; }
+  std::uint32_t writes_placed() const { return writes_placed_; }
   SharedReceiveQueue* srq() { return srq_; }
   core::PD pd() const { return pd_; }
   std::uint64_t cookie() const { return request_.cookie; }
@@ -158,7 +160,7 @@ class QueuePair final : public core::WorkQueues {
   CompletionQueue& send_cq_;
   CompletionQueue& receive_cq_;
   std::uint32_t large_writes_ = 0;
-  Arrivals arrivals_;
+  std::uint32_t writes_placed_ = 0;
   SharedReceiveQueue* const srq_;
   QueuePairMemory storage_;
   device::Ring send_, receive_;

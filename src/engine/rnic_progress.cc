@@ -144,10 +144,12 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
 Duration Rnic::answer_wait(QueuePair& qp, const device::Posted& posted, Instant began) {
   if (settings_.engine == Placement::Inline || Gathering::in_stream(posted) ||
       qp.send_cq().armed() || qp.receive_cq().armed()) {
+    if (answer_habit_.note_other_post()) nap_.interrupt();
     return {};
   }
   using Advice = AnswerHabit::Advice;
-  const Advice advice = answer_habit_.note_post(qp.number(), qp.arrivals(), began);
+  const Advice advice =
+      answer_habit_.note_post(qp.number(), qp.writes_placed(), all_arrivals, began);
   if (advice == Advice::Wake) nap_.interrupt();
   return advice == Advice::Yes ? answer_habit_.wait() : Duration::zero();
 }
@@ -168,8 +170,8 @@ void Rnic::await_answer(device::QPNumber number, Duration wait) {
       const QueuePair* qp = rnic.find_qp(number);
       AnswerHabit& habit = rnic.answer_habit_;
       over = qp == nullptr || qp->connection == nullptr || habit.qp() != number ||
-             habit.is_over(qp->arrivals());
-      found = !over && habit.has_come(qp->arrivals());
+             habit.is_over(qp->writes_placed(), rnic.all_arrivals);
+      found = !over && habit.has_come(qp->writes_placed());
       if (found || last) habit.tell(found, rnic.read_clock());
       if (!found && (over || last)) rnic.courtesy_.note_leaving();
     });
@@ -351,7 +353,7 @@ void Rnic::progress_edges() {
 void Rnic::serve_unasked(std::span<const epoll_event> ready) {
   const auto writes = [this] {
     const QueuePair* qp = find_qp(answer_habit_.qp());
-    return qp == nullptr ? 0 : qp->arrivals().writes;
+    return qp == nullptr ? 0 : qp->writes_placed();
   };
   const std::uint32_t before = writes();
   serve_ready(ready);

@@ -41,6 +41,11 @@ class Nap {
     push_timer(now);
     return true;
   }
+  /// Does somebody wait, and was not interrupted?
+  bool is_under_way() const {
+    const std::uint32_t word = word_.load(std::memory_order_relaxed);
+    return word == kAsleep || word == kAsleepPushed;
+  }
   /// Does somebody wait in wait_pushed?
   bool is_pushed() const { return word_.load(std::memory_order_relaxed) == kAsleepPushed; }
   /// Ends a wait; does nothing when there is none.

@@ -132,7 +132,7 @@ class AnswerHabit {
     return waited ? Advice::Wake : Advice::No;
   }
 
-  device::QPNumber qp_ = 0;  ///< that was posted to last
+  device::QPNumber qp_ = 0;   ///< that was posted to last
   std::uint32_t placed_ = 0;  ///< at that post
   Arrivals all_;              ///< likewise
   Instant posted_at_;
@@ -145,7 +145,7 @@ class AnswerHabit {
   std::uint32_t late_ = 0;
   std::uint32_t posts_ = 0;  ///< that waits() held for since the last probe
   std::uint32_t next_probe_ = kProbeMin;
-  bool found_ = false;  ///< the last post was waited behind, and the answer came
+  bool found_ = false;               ///< the last post was waited behind, and the answer came
   std::atomic<bool> missed_{false};  ///< a post since the last one that was noted
   Patience patience_;
 };

@@ -3,7 +3,8 @@ import shared  # finds charts
 import charts
 from charts import escape, text
 
-WIDTH, LABEL, BAR, LINE = 980, 470, 300, 22
+BAR, LINE, FIGURE = 300, 22, 140
+LETTER = 7  # of a title, in pixels: a wide one, so that none is cut off
 COLOURS = {True: "var(--s2)", False: "var(--s1)", None: "var(--base)"}
 
 
@@ -11,27 +12,29 @@ def bar_chart(rows, number, title):
     """A bar per row, drawn to its own scale: the 'at least' stands at the same place in each."""
     shown = [row for row in rows if "value" in row]
     height = 40 + LINE * len(shown)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-             f'style="width:{WIDTH}px;height:{height}px">',
+    label = 20 + LETTER * max((len(row["title"]) for row in shown), default=0)
+    width = label + BAR + FIGURE
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+             f'style="width:{width}px;height:{height}px">',
              text(0, 16, title, size=15)]
     for i, row in enumerate(shown):
         y = 32 + LINE * i
         unit = scale(row)
-        parts.append(text(LABEL - 10, y + 13, row["title"], "end"))
-        parts.append(f'<rect x="{LABEL}" y="{y + 2}" height="{LINE - 8}" '
+        parts.append(text(label - 10, y + 13, row["title"], "end"))
+        parts.append(f'<rect x="{label}" y="{y + 2}" height="{LINE - 8}" '
                      f'width="{place(row["value"], unit):.1f}" '
                      f'style="fill:{COLOURS[row.get("met")]}"/>')
         if "low" in row and "high" in row:
             left, right = place(row["low"], unit), place(row["high"], unit)
             middle = y + 2 + (LINE - 8) / 2
-            parts.append(f'<line x1="{LABEL + left:.1f}" x2="{LABEL + right:.1f}" y1="{middle}" '
+            parts.append(f'<line x1="{label + left:.1f}" x2="{label + right:.1f}" y1="{middle}" '
                          f'y2="{middle}" style="stroke:var(--ink)"/>')
         for key, dash in (("least", ""), ("aim", ' stroke-dasharray="3 2"')):
             if row.get(key):
-                x = LABEL + place(row[key], unit)
+                x = label + place(row[key], unit)
                 parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + LINE - 4}" '
                              f'style="stroke:var(--ink)"{dash}/>')
-        parts.append(text(LABEL + BAR + 60, y + 13, number(row["value"])))
+        parts.append(text(label + BAR + 60, y + 13, number(row["value"])))
     parts.append("</svg>")
     return "\n".join(parts)
 

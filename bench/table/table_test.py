@@ -235,6 +235,14 @@ class Texts(unittest.TestCase):
         page = plots.page(["x < y"], [("heading", ["<line>"])], [chart])
         self.assertIn("&lt;line&gt;", page)
 
+    def test_a_title_has_room_however_long(self):
+        long = "x" * 120
+        chart = plots.bar_chart([{"title": long, "value": 1.0}], report.number, "title")
+        root = xml.etree.ElementTree.fromstring(chart)
+        title = next(found for found in root.iter() if found.text == long)
+        self.assertEqual(title.get("text-anchor"), "end")
+        self.assertGreaterEqual(float(title.get("x")), plots.LETTER * len(long))
+
 
 class Programs(unittest.TestCase):
     def test_ucx_perftest(self):

@@ -36,7 +36,7 @@ class Plan:
     def __init__(self, quick=False, moment=False):
         self.rounds = 1 if moment else 3 if quick else 7
         self.seconds = 0.002 if moment else 0.05 if quick else 0.25
-        self.warm_up = 0 if moment else works.WARM_UP
+        self.warm_up = 0 if moment else works.SHORT_WARM_UP if quick else works.WARM_UP
         # How often each size of socket buffers is tried, so that a stall does not decide.
         self.tries = 0 if moment else 1 if quick else 2
         # Peers and stock programs take a second or so to start each.

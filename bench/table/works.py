@@ -19,7 +19,7 @@ CHUNK = 64 * KIB        # what a receiver of many small messages asks for at a t
 SOCKET_BUFFERS = (0, 512 * KIB, MIB, 2 * MIB, 4 * MIB)
 
 # A new connection of weft's reaches its speed after some 0.1 s of a stream; programs keep theirs.
-WARM_UP = 0.15
+WARM_UP, SHORT_WARM_UP = 0.15, 0.1
 
 # One buffer again and again, and a target whose program polls its empty CQ, as perftest's does.
 STREAM = {"outstanding": DEPTH, "buffers": 1, "signal": "periodic"}

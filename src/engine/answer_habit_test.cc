@@ -96,12 +96,14 @@ TEST(AnswerHabit, IsNotThatOfWhoPostsWithoutAnAnswer) {
   }
 }
 
-TEST(AnswerHabit, IsNotThatOfWhoIsSentMessages) {
-  Program program;
-  program.post();
-  for (int i = 0; i < 100; ++i) {
-    ++program.all.receives;
-    EXPECT_EQ(program.turn(), Advice::No);
+TEST(AnswerHabit, IsNotThatOfWhoIsSentMessagesOrWrittenToByOthers) {
+  for (const auto count : {&Arrivals::receives, &Arrivals::writes}) {
+    Program program;
+    program.post();
+    for (int i = 0; i < 100; ++i) {
+      ++(program.all.*count);
+      EXPECT_EQ(program.turn(), Advice::No);
+    }
   }
 }
 
@@ -148,15 +150,6 @@ TEST(AnswerHabit, IsThatOfWhoIsDisturbedNowAndThen) {
   for (int i = 1; i < 512; ++i) {
     program.works = i % 16 == 0 ? Duration{1s} : Duration{};
     EXPECT_EQ(program.waited_turn(), Advice::Yes);
-  }
-}
-
-TEST(AnswerHabit, IsNotThatOfWhoIsWrittenToByOthers) {
-  Program program;
-  program.post();
-  for (int i = 0; i < 100; ++i) {
-    ++program.all.writes;
-    EXPECT_EQ(program.turn(), Advice::No);
   }
 }
 

@@ -83,9 +83,9 @@ class QueuePair final : public core::WorkQueues {
   device::QPFace face() const;
   CompletionQueue& send_cq() { return send_cq_; }
   CompletionQueue& receive_cq() { return receive_cq_; }
-  /// The peer's Writes placed so far, but for those that may be a flag.
-  std::uint32_t large_writes() const { return large_writes_; }
+  /// The peer's Writes placed so far; and without those that may be a flag.
   std::uint32_t writes_placed() const { return writes_placed_; }
+  std::uint32_t large_writes() const { return large_writes_; }
   SharedReceiveQueue* srq() { return srq_; }
   core::PD pd() const { return pd_; }
   std::uint64_t cookie() const { return request_.cookie; }

@@ -44,7 +44,7 @@ inline constexpr std::uint32_t kPDCountMax = 1u << 16;
 /// For connections that no consumer owns yet see listener_places.h.
 
 /// Invariants: everything but the doorbell atomics is touched only under the progress lock; every
-/// public entry goes through Entry (rnic_progress.cc), which after unlocking looks for doorbells
+/// public entry goes through Entry (rnic_entry.h), which after unlocking looks for doorbells
 /// rung meanwhile, so none is lost.
 class Rnic final : public device::Device,
                    private QueuePairOwner,

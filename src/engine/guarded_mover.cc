@@ -4,6 +4,9 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <ucontext.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -153,9 +156,6 @@ constexpr std::size_t kTimedOctetsMin = 16 * 1024;
 /// from memory at 5, and asked for ahead at 9. A processor whose CRC is slower than this anyway
 /// loses nothing by asking ahead.
 constexpr std::uint64_t kWarmSumsPerTick = 12;
-/// A copy into a cache runs at 10 to 13 octets per tick, into memory at 4, and asked for ahead
-/// at 5.
-constexpr std::uint64_t kWarmCopiesPerTick = 8;
 
 /// The processor's own clock; where there is none, all is warm.
 std::uint64_t ticks() {
@@ -166,31 +166,17 @@ std::uint64_t ticks() {
 #endif
 }
 
-/// Runs `move(ahead)`. How long it takes says whether its memory was in a cache, and so whether the
+/// Runs `sum(ahead)`. How long it takes says whether its memory was in a cache, and so whether the
 /// next is to ask for its own ahead.
-template <typename Move>
-bool timed(std::atomic<bool>& cold, std::size_t octets, std::uint64_t warm_per_tick, Move move) {
+template <typename Sum>
+bool timed(std::atomic<bool>& cold, std::size_t octets, Sum sum) {
   const bool ahead = cold.load(std::memory_order_relaxed);
-  if (octets < kTimedOctetsMin) return move(ahead);
+  if (octets < kTimedOctetsMin) return sum(ahead);
   const std::uint64_t began = ticks();
-  const bool done = move(ahead);
-  const bool was_cold = (ticks() - began) * warm_per_tick > octets;
+  const bool done = sum(ahead);
+  const bool was_cold = (ticks() - began) * kWarmSumsPerTick > octets;
   if (was_cold != ahead) cold.store(was_cold, std::memory_order_relaxed);
   return done;
-}
-
-/// What a copy asks for at once, one block ahead: a store to a line that is in no cache waits for
-/// it, and the processor's own prefetching does not see it coming.
-constexpr std::size_t kAheadOctets = 2048;
-
-void copy_ahead(std::uint8_t* target, Octets source) {
-  while (!source.empty()) {
-    const Octets block = source.first(std::min(source.size(), kAheadOctets));
-    prefetch(target + kAheadOctets, kAheadOctets);
-    std::memcpy(target, block.data(), block.size());
-    target += block.size();
-    source = source.subspan(block.size());
-  }
 }
 
 /// By `rep movsb`, which the C library takes for more than such a block, a Zen copies at a tenth of
@@ -203,13 +189,46 @@ bool stumbles(const std::uint8_t* target, const std::uint8_t* source) {
   return behind % kPage - 1 < kStumblesWithin;
 }
 
-void copy(std::uint8_t* target, Octets source, bool ahead = false) {
-  const bool is_long = source.size() > kAheadOctets;
-  if (ahead || (is_long && stumbles(target, source.data()))) {
-    copy_ahead(target, source);
-  } else {
-    std::memcpy(target, source.data(), source.size());
+/// More than this the C library copies by `rep movsb`.
+constexpr std::size_t kBlockOctets = 2048;
+
+void copy(std::uint8_t* target, Octets source) {
+  const bool in_blocks = source.size() > kBlockOctets && stumbles(target, source.data());
+  while (in_blocks && source.size() > kBlockOctets) {
+    std::memcpy(target, source.data(), kBlockOctets);
+    target += kBlockOctets;
+    source = source.subspan(kBlockOctets);
   }
+  std::memcpy(target, source.data(), source.size());
+}
+
+/// So much, placed where nothing was placed lately, is stored past the caches
+/// (docs/adr/0027-cold-places-are-written-past-the-caches.md). Less is what programs look at soon.
+constexpr std::size_t kPastOctetsMin = 16 * 1024;
+
+/// Stores whole lines past the caches, without reading what they overwrite. The last line comes
+/// behind all the others: who sees the last octet sees them all.
+[[gnu::noinline]] void copy_past(std::uint8_t* target, Octets source) {
+#if defined(__x86_64__)
+  const std::size_t head = -reinterpret_cast<std::uintptr_t>(target) % kCacheLine;
+  const std::size_t lines = (source.size() - head - 1) / kCacheLine;
+  std::memcpy(target, source.data(), head);
+  const auto* in = reinterpret_cast<const __m128i*>(source.data() + head);
+  auto* out = reinterpret_cast<__m128i*>(target + head);
+  for (std::size_t i = 0; i < lines; ++i, in += 4, out += 4) {
+    const __m128i first = _mm_loadu_si128(in), second = _mm_loadu_si128(in + 1);
+    const __m128i third = _mm_loadu_si128(in + 2), fourth = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, first);
+    _mm_stream_si128(out + 1, second);
+    _mm_stream_si128(out + 2, third);
+    _mm_stream_si128(out + 3, fourth);
+  }
+  _mm_sfence();
+  const std::size_t done = head + lines * kCacheLine;
+  std::memcpy(target + done, source.data() + done, source.size() - done);
+#else
+  copy(target, source);
+#endif
 }
 
 /// So much, copied for the sender, is a Read's answer that another core reads in its place
@@ -269,7 +288,7 @@ std::uint32_t GuardedMover::crc_extend(std::uint32_t state, Octets data) {
 
 bool GuardedMover::crc_registered(std::uint32_t* state, const std::uint8_t* source,
                                   std::size_t octets) {
-  return timed(sends_cold_, octets, kWarmSumsPerTick, [&](bool ahead) {
+  return timed(sends_cold_, octets, [&](bool ahead) {
     return guarded(source, octets, [&] {
       *state = (ahead ? crc32c_extend_ahead : crc32c_extend)(*state, Octets(source, octets));
     });
@@ -290,9 +309,8 @@ bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::
 }
 
 bool GuardedMover::place(std::uint8_t* target, Octets source) {
-  return timed(places_cold_, source.size(), kWarmCopiesPerTick, [&](bool ahead) {
-    return guarded(target, source.size(), [&] { copy(target, source, ahead); });
-  });
+  const bool past = source.size() >= kPastOctetsMin && !recent_places_.note(target, source.size());
+  return guarded(target, source.size(), [&] { (past ? copy_past : copy)(target, source); });
 }
 
 //= EXT-07

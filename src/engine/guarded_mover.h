@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/host.h"
+#include "engine/recent_places.h"
 
 namespace weft::engine {
 
@@ -32,9 +33,9 @@ class GuardedMover final : public core::Mover {
 
  private:
   /// What was sent last was in no cache, by the time that its CRC took; so what is sent next will
-  /// not be. Likewise where was placed last.
+  /// not be.
   std::atomic<bool> sends_cold_{false};
-  std::atomic<bool> places_cold_{false};
+  RecentPlaces recent_places_;
 };
 
 }  // namespace weft::engine

@@ -4,9 +4,6 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <ucontext.h>
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +11,7 @@
 #include <mutex>
 
 #include "base/crc32c.h"
-#include "base/prefetch.h"
+#include "engine/copies.h"
 
 namespace weft::engine {
 namespace {
@@ -179,81 +176,13 @@ bool timed(std::atomic<bool>& cold, std::size_t octets, Sum sum) {
   return done;
 }
 
-/// By `rep movsb`, which the C library takes for more than such a block, a Zen copies at a tenth of
-/// its speed where the target lies at most so many octets behind the source, modulo a page.
-constexpr std::uintptr_t kStumblesWithin = 31, kPage = 4096;
-
-bool stumbles(const std::uint8_t* target, const std::uint8_t* source) {
-  const std::uintptr_t behind =
-      reinterpret_cast<std::uintptr_t>(target) - reinterpret_cast<std::uintptr_t>(source);
-  return behind % kPage - 1 < kStumblesWithin;
-}
-
-/// More than this the C library copies by `rep movsb`.
-constexpr std::size_t kBlockOctets = 2048;
-
-void copy(std::uint8_t* target, Octets source) {
-  const bool in_blocks = source.size() > kBlockOctets && stumbles(target, source.data());
-  while (in_blocks && source.size() > kBlockOctets) {
-    std::memcpy(target, source.data(), kBlockOctets);
-    target += kBlockOctets;
-    source = source.subspan(kBlockOctets);
-  }
-  std::memcpy(target, source.data(), source.size());
-}
-
-/// So much, placed where nothing was placed lately, is stored past the caches
-/// (docs/adr/0027-cold-places-are-written-past-the-caches.md). Less is what programs look at soon.
-constexpr std::size_t kPastOctetsMin = 16 * 1024;
-
-/// Stores whole lines past the caches, without reading what they overwrite. The last line comes
-/// behind all the others: who sees the last octet sees them all.
-[[gnu::noinline]] void copy_past(std::uint8_t* target, Octets source) {
-#if defined(__x86_64__)
-  const std::size_t head = -reinterpret_cast<std::uintptr_t>(target) % kCacheLine;
-  const std::size_t lines = (source.size() - head - 1) / kCacheLine;
-  std::memcpy(target, source.data(), head);
-  const auto* in = reinterpret_cast<const __m128i*>(source.data() + head);
-  auto* out = reinterpret_cast<__m128i*>(target + head);
-  for (std::size_t i = 0; i < lines; ++i, in += 4, out += 4) {
-    const __m128i first = _mm_loadu_si128(in), second = _mm_loadu_si128(in + 1);
-    const __m128i third = _mm_loadu_si128(in + 2), fourth = _mm_loadu_si128(in + 3);
-    _mm_stream_si128(out, first);
-    _mm_stream_si128(out + 1, second);
-    _mm_stream_si128(out + 2, third);
-    _mm_stream_si128(out + 3, fourth);
-  }
-  _mm_sfence();
-  const std::size_t done = head + lines * kCacheLine;
-  std::memcpy(target + done, source.data() + done, source.size() - done);
-#else
-  copy(target, source);
-#endif
-}
+/// So much, placed where nothing was placed lately, is stored past the caches. Less is what
+/// programs look at soon.
+constexpr std::size_t kPastOctetsMin = RecentPlaces::kBlockOctets;
 
 /// So much, copied for the sender, is a Read's answer that another core reads in its place
 /// (Connection::transmit). Less is staged for a copy of the kernel's, by this core.
 constexpr std::size_t kReadElsewhereOctetsMin = 16 * 1024;
-
-/// Where the target's lines are in another core's caches, stores one behind the other are up to a
-/// fifth faster than the ways that the C library has for much. Where they are in this core's they
-/// are slower.
-[[gnu::noinline]] void copy_in_order(std::uint8_t* target, Octets source) {
-  using Vector [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = long long;
-  static_assert(4 * sizeof(Vector) == kCacheLine);
-  const std::uint8_t* from = source.data();
-  std::size_t left = source.size();
-  for (; left >= kCacheLine; left -= kCacheLine, from += kCacheLine, target += kCacheLine) {
-    const Vector* const in = reinterpret_cast<const Vector*>(from);
-    Vector* const out = reinterpret_cast<Vector*>(target);
-    out[0] = in[0];
-    out[1] = in[1];
-    out[2] = in[2];
-    out[3] = in[3];
-    __asm__ volatile("" ::: "memory");  // not to be made one long copy again
-  }
-  std::memcpy(target, from, left);
-}
 
 /// Runs `access`, which touches only [address, address + octets) of registered memory.
 template <typename Access>

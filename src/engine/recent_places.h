@@ -8,15 +8,16 @@
 
 namespace weft::engine {
 
-/// Remembers the places of the last 32 MiB that were noted, by blocks of 32 KiB: about what a
-/// processor's last cache holds of one program's. Sooner or later it forgets one of two that share
-/// an entry; they lie a multiple of 64 MiB apart.
+/// Remembers where the last 32 MiB were placed, about what a processor's last cache holds of one
+/// program's (docs/adr/0027-cold-places-are-written-past-the-caches.md). It knows a place by the
+/// block that it begins in, and of two blocks a multiple of 64 MiB apart only the one noted last.
 ///
 /// Threads: any. Two at once may each miss what the other notes.
 class RecentPlaces {
  public:
   static constexpr std::uint64_t kReachOctets = 32 * 1024 * 1024;
-  static constexpr std::uint64_t kBlockOctets = 32 * 1024;
+  /// Of what is at least so long no two begin in the same block, one behind the other.
+  static constexpr std::uint64_t kBlockOctets = 16 * 1024;
 
   /// `octets` are placed at `place`. True: its block was noted within the last kReachOctets.
   bool note(const std::uint8_t* place, std::size_t octets) {

@@ -35,6 +35,14 @@ TEST(RecentPlacesTest, AWalkWithinTheReachIsRecentTheSecondTime) {
   }
 }
 
+TEST(RecentPlacesTest, WhatLiesBesideARecentPlaceIsNot) {
+  RecentPlaces places;
+  std::uint64_t at = 0x7f12'3456'0123;
+  for (std::size_t octets = kBlock; octets < 3 * kBlock; at += octets, octets += 1'001) {
+    EXPECT_FALSE(places.note(place(at), octets)) << octets;
+  }
+}
+
 TEST(RecentPlacesTest, AWalkOverMoreThanTheReachNeverIs) {
   for (const std::size_t octets : {kReach + kBlock, 2 * kReach, 8 * kReach}) {
     RecentPlaces places;

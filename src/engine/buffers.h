@@ -19,8 +19,9 @@ inline constexpr std::size_t kReceiveOctets = 256 * 1024;
 /// More than the longest FPDU with its markers.
 inline constexpr std::size_t kUnfinishedOctetsMax = 68 * 1024;
 /// Octets gathered into one sendmsg. More saves no system calls worth having and outgrows the
-/// second-level cache, which the kernel's copy wants to find the octets in after the CRC.
-inline constexpr std::size_t kTransmitOctetsMax = 512 * 1024;
+/// second-level cache, which the kernel's copy wants to find the octets in after the CRC. 512 KiB
+/// of messages fit, with what is added to them: as much as gathers (engine/gathering.h).
+inline constexpr std::size_t kTransmitOctetsMax = 516 * 1024;
 /// So much when all of it is copied or lent, with what is added to payload. Touched only then.
 inline constexpr std::size_t kTransmitStagingOctets = 528 * 1024;
 /// Octets of a turn, either way, where another connection waits for small messages, and of an FPDU

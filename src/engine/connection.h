@@ -35,6 +35,8 @@ class ConnectionOwner {
   /// The transport took something.
   virtual void handle_departure() = 0;
   virtual Instant read_clock() = 0;
+  /// How often the program polled and found nothing.
+  virtual std::uint32_t empty_polls() const = 0;
   /// The stream's readiness of interest changed (Connection::wants_read / wants_write).
   virtual void handle_interest(Connection&) = 0;
   virtual void handle_deadline(Connection&) = 0;

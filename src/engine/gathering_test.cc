@@ -211,6 +211,35 @@ TEST_P(GatheringPairTest, WhoDidNotCallAgainIsNotWaitedForAgain) {
   }));
 }
 
+/// Who posted since the thread looked, or is in a call just now, has forgotten nothing.
+TEST_P(GatheringPairTest, WhoIsBusyHasForgottenNothing) {
+  if (!gathers()) GTEST_SKIP() << "nothing waits in engine inline";
+  // So that the thread does not look.
+  ASSERT_TRUE(client->wait_until([&] {
+    client->rnic.poller().wake();
+    return client->rnic.place().try_take();
+  }));
+  ASSERT_TRUE(waits(kAmongOthers));
+  const std::uint32_t seen = client->rnic.gathered();
+  ASSERT_TRUE(waits(kAmongOthers));
+  client->rnic.serve_forgotten(seen);
+  expect_arrivals(2);
+  EXPECT_TRUE(waits(kAmongOthers));
+
+  client->on_connection_event = [&] {  // in a call, which holds the lock
+    client->rnic.serve_forgotten(client->rnic.gathered());
+  };
+  const std::uint32_t before = client->rnic.gathered();
+  client->rnic.serve_forgotten(before);
+  expect_arrivals(1);
+  EXPECT_FALSE(waits(kAmongOthers)) << "that one was forgotten";
+  expect_arrivals(1);
+  ASSERT_TRUE(client->rnic.disconnect(client_connection).ok());
+  EXPECT_TRUE(server->wait_event().has_value());
+  client->rnic.place().leave();
+  EXPECT_TRUE(client->wait_event().has_value());
+}
+
 /// Who came in every turn for long is looked after seldom; what it then leaves lying still goes.
 TEST_P(GatheringPairTest, WhatWaitsLeavesAlsoBehindALongStream) {
   if (!gathers()) GTEST_SKIP() << "nothing waits in engine inline";

@@ -92,11 +92,16 @@ Result<bool> Poller::sleep_among(std::span<pollfd> more, const timespec* wait,
   return more.back().revents != 0;
 }
 
-std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<epoll_event> out) {
+std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<epoll_event> out,
+                                                  bool& timer_due) {
   const timespec time = {0, static_cast<long>(timeout.count())};
-  const long n = raw::call(SYS_epoll_pwait2, epoll_, out.data(), static_cast<int>(out.size()),
-                           &time, nullptr, 0);
-  return n < 0 ? wait(1, out) : take_and_keep(n, out);
+  const int most = static_cast<int>(out.size());
+  long n = raw::call(SYS_epoll_pwait2, epoll_, out.data(), most, &time, nullptr, 0);
+  if (n < 0) n = raw::call(SYS_epoll_pwait, epoll_, out.data(), most, 1, nullptr, 0);
+  const auto events = out.first(static_cast<std::size_t>(std::max(n, 0L)));
+  timer_due = std::any_of(events.begin(), events.end(),
+                          [](const epoll_event& event) { return event.data.u64 == kTimerKey; });
+  return take_and_keep(n, out);
 }
 
 std::span<const epoll_event> Poller::look(std::span<epoll_event> out) {

@@ -35,8 +35,10 @@ class Poller {
   std::span<const epoll_event> wait(int timeout_ms, std::span<epoll_event> out);
   /// What is there now, for who does not wait here: a wake-up is left to who does.
   std::span<const epoll_event> look(std::span<epoll_event> out);
-  /// As wait, to less than a millisecond; a kernel before 5.11 takes a whole one.
-  std::span<const epoll_event> wait_briefly(Duration timeout, std::span<epoll_event> out);
+  /// As wait, to less than a millisecond; a kernel before 5.11 takes a whole one. `timer_due`: the
+  /// timer ended it, or would have.
+  std::span<const epoll_event> wait_briefly(Duration timeout, std::span<epoll_event> out,
+                                            bool& timer_due);
   /// Waits as wait() would and takes nothing, so that nobody else misses an edge. Is there
   /// something?
   /// A wake-up is consumed.

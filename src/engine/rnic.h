@@ -124,7 +124,9 @@ class Rnic final : public device::Device,
   PollerPlace& place() { return place_; }
   /// How often consumers had nothing to do and ran the protocol themselves: found their CQ empty,
   /// or slept.
-  std::uint32_t empty_polls() const { return empty_polls_.load(std::memory_order_relaxed); }
+  std::uint32_t empty_polls() const override {
+    return empty_polls_.load(std::memory_order_relaxed);
+  }
   /// How often consumers armed a CQ, and empty_polls() when they did so last.
   std::uint32_t armings() const { return sleep_habit_.armings(); }
   std::uint32_t polls_at_arming() const { return polls_at_arming_.load(std::memory_order_relaxed); }
@@ -145,8 +147,10 @@ class Rnic final : public device::Device,
   bool rung() const { return rung_.load(std::memory_order_seq_cst) != nullptr; }
   /// Does nothing if a post waits just now.
   void end_watch();
-  /// Sends the posts that wait although their program did not come again.
-  void serve_forgotten();
+  /// Sends the posts that wait although their program did not come again, nor posted since
+  /// `gathered` was read. Does nothing while somebody is in a call: who leaves one leaves no post
+  /// behind.
+  void serve_forgotten(std::uint32_t gathered);
   /// Serves what a wait() of the poller brought, and what is due. Waits for the lock.
   void progress_events(std::span<const epoll_event> ready);
   /// Then whoever waits in the poller takes no events without the lock: the others would not be
@@ -280,6 +284,7 @@ class Rnic final : public device::Device,
   void serve_holds();
   bool look_at_spliced();
   void serve_spliced();
+  bool may_put_off_spliced();
   void hasten_spliced();
   void set_timer();
   void serve_late_ends();
@@ -336,6 +341,7 @@ class Rnic final : public device::Device,
   std::optional<Instant> hold_timer_;
   std::optional<Instant> splice_timer_;  ///< when splicing_ are looked at
   Duration splice_pause_ = kSplicePauseMin;
+  std::uint32_t entries_at_splice_timer_ = 0;  ///< consumer_entries() when it was put off last
   std::vector<Connection*> splicing_;  ///< with room for all connections
 
   BufferPool<ReceiveBuffer> receive_buffers_;

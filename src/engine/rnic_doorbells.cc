@@ -162,9 +162,9 @@ void Rnic::end_watch() {
   if (rung()) watched_.store(true, std::memory_order_relaxed);
 }
 
-void Rnic::serve_forgotten() {
-  lock_.lock();
-  forgotten_ = true;
+void Rnic::serve_forgotten(std::uint32_t gathered) {
+  if (!lock_.try_lock()) return;
+  forgotten_ = gathered == this->gathered();
   serve_rung();
   forgotten_ = false;
   Entry::leave(*this);

@@ -356,10 +356,19 @@ void Rnic::set_timer() {
 void Rnic::note_spliced(Connection& c) {
   if (!std::exchange(c.on_splice_list, true)) splicing_.push_back(&c);
   const bool sleeps = c.qp()->send_cq().armed() || c.qp()->receive_cq().armed();
-  if (splice_timer_) return sleeps ? hasten_spliced() : void();
+  if (splice_timer_ && sleeps) return hasten_spliced();
+  if (splice_timer_ && !may_put_off_spliced()) return;
   splice_pause_ = sleeps ? kSplicePauseMin : kSplicePauseOfPolls;
   splice_timer_ = exact_now() + splice_pause_;
+  entries_at_splice_timer_ = consumer_entries();
   set_timer();
+}
+
+/// A program that posts asks as it sends: the thread is to come when it has stopped, and not beside
+/// it, where it would take its processor.
+bool Rnic::may_put_off_spliced() {
+  return splicing_.size() == 1 && consumer_entries() != entries_at_splice_timer_ &&
+         exact_now() + kSplicePauseOfPolls / 2 >= *splice_timer_;
 }
 
 /// Who has polled is about to sleep.

@@ -11,9 +11,9 @@ namespace weft::engine {
 /// be sent all the time. Who has less under way waits for completions, and is faster with copies.
 /// So is who sleeps until it is told of them, for nothing tells when the peer has read.
 ///
-/// Both show while batches are spliced: they run out, and others come when some of them were
-/// complete; or the program arms its CQ. Where that happens again and again, some hundreds of
-/// batches are copied, and twice as many each time, before it is tried again.
+/// Both show while batches are spliced: they run out, the program polls in vain, and others come
+/// when some of them were complete; or the program arms its CQ. Where that happens again and again,
+/// some hundreds of batches are copied, and twice as many each time, before it is tried again.
 class SpliceHabit {
  public:
   /// `always`: whatever is noted.
@@ -21,14 +21,16 @@ class SpliceHabit {
 
   bool splices() const { return always_ || rest_ == 0; }
   /// A batch was made, as splices() says. `more`: something waits behind it. `armings`: how often
-  /// the program has armed its CQ.
-  void note_batch(bool more, std::uint32_t armings) {
+  /// the program has armed its CQ. `empty_polls`: how often a poll found nothing. Who was told of
+  /// something before it looked for it has not waited: it is busy posting.
+  void note_batch(bool more, std::uint32_t armings, std::uint32_t empty_polls) {
     if (rest_ != 0) {
       --rest_;
     } else {
-      judge((dry_ && told_) || armings != armings_);
+      judge((dry_ && told_ && empty_polls != empty_polls_) || armings != armings_);
     }
     armings_ = armings;
+    empty_polls_ = empty_polls;
     dry_ = !more;
     told_ = false;
   }
@@ -53,7 +55,7 @@ class SpliceHabit {
 
   std::uint32_t rest_ = 0;  ///< batches that are copied now
   std::uint32_t next_rest_ = kRestMin;
-  std::uint32_t waits_ = 0, good_ = 0, armings_ = 0;
+  std::uint32_t waits_ = 0, good_ = 0, armings_ = 0, empty_polls_ = 0;
   bool dry_ = false, told_ = false;  ///< since the last batch
   const bool always_;
 };

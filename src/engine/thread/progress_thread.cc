@@ -25,8 +25,11 @@ constexpr std::uint32_t kLoopPolls = 4;
 /// we bring never finds its CQ empty.
 constexpr std::uint32_t kLoopEntries = 16;
 constexpr int kStandBackUs = 100;
-/// Posts that have waited this long, and none came behind them, wait in vain.
-constexpr Duration kForgottenAfter = std::chrono::microseconds(250);
+/// Posts that have waited this long, and none came behind them, wait in vain. Each look takes the
+/// program's processor for 10 us, so who goes on posting is trusted for longer and longer.
+constexpr Duration kForgottenAfterMin = std::chrono::microseconds(250);
+constexpr Duration kForgottenAfterMax = std::chrono::milliseconds(2);
+constexpr int kForgottenAfterGrowth = 16;
 /// The shortest slice the scheduler grants.
 constexpr std::uint64_t kSliceNs = 100'000;
 
@@ -69,7 +72,7 @@ void ask_for_short_turns() {
 
 }  // namespace
 
-ProgressThread::ProgressThread(Rnic& rnic) : rnic_(rnic) {
+ProgressThread::ProgressThread(Rnic& rnic) : rnic_(rnic), forgotten_after_(kForgottenAfterMin) {
   // The new thread inherits the mask, and keeps it but for faults: a program's signals are its own.
   const NoSignals none;
   thread_ = std::thread([this] { run(); });
@@ -100,11 +103,11 @@ void ProgressThread::run() {
     const bool watched = rnic_.watched();
     const bool edges = rnic_.watches_edges();
     std::span<const epoll_event> ready;
-    bool any = false;
+    bool any = false, timer_due = false;
     if (edges) {
-      any = rnic_.poller().await(watched ? kForgottenAfter : time_left());
+      any = rnic_.poller().await(watched ? forgotten_after_ : time_left());
     } else {
-      ready = watched ? rnic_.poller().wait_briefly(kForgottenAfter, events)
+      ready = watched ? rnic_.poller().wait_briefly(forgotten_after_, events, timer_due)
                       : rnic_.poller().wait(rnic_.timeout_ms(), events);
       any = !ready.empty();
     }
@@ -122,7 +125,7 @@ void ProgressThread::run() {
     }
     look();
     // To go in only to look would send what waits for the posts behind it.
-    if (watched && !any && rnic_.timeout_ms() != 0) continue;
+    if (watched && !any && !timer_due && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
     edges ? rnic_.progress_edges() : rnic_.progress_events(ready);
   }
@@ -135,16 +138,17 @@ Duration ProgressThread::time_left() const {
 
 void ProgressThread::look_after_posts() {
   const Instant time = now();
-  if (time - looked_ < kForgottenAfter) return;
+  if (time - looked_ < forgotten_after_) return;
   looked_ = time;
   const std::uint32_t gathered = rnic_.gathered();
   if (gathered != gathered_seen_) {
     gathered_seen_ = gathered;
-  } else if (rnic_.rung()) {
-    rnic_.serve_forgotten();
-  } else {
-    rnic_.end_watch();
+    forgotten_after_ =
+        std::min(forgotten_after_ + forgotten_after_ / kForgottenAfterGrowth, kForgottenAfterMax);
+    return;
   }
+  forgotten_after_ = kForgottenAfterMin;
+  rnic_.rung() ? rnic_.serve_forgotten(gathered) : rnic_.end_watch();
 }
 
 void ProgressThread::look() {

@@ -151,13 +151,16 @@ class Rnic final : public device::Device,
   /// `gathered` was read. Does nothing while somebody is in a call: who leaves one leaves no post
   /// behind.
   void serve_forgotten(std::uint32_t gathered);
-  /// Serves what a wait() of the poller brought, and what is due. Waits for the lock.
-  void progress_events(std::span<const epoll_event> ready);
+  /// Serves what a wait() of the poller brought, and what is due. Waits for the lock. True: some of
+  /// what was spliced may not be read yet.
+  bool progress_events(std::span<const epoll_event> ready);
   /// Then whoever waits in the poller takes no events without the lock: the others would not be
   /// told again.
   bool watches_edges() const { return watches_edges_.load(std::memory_order_seq_cst); }
-  /// Serves what the poller has, and what is due, and leaves a wake-up to who waits there now.
-  void progress_edges();
+  /// The same with what the poller has. Leaves a wake-up to who waits there now.
+  bool progress_edges();
+  /// The same for who calls again at once: asks also what of the spliced was read.
+  SplicedState progress_spliced();
   /// The poller watches what was left to polls (leave_to_polls). Waits for the lock.
   void watch_again();
 
@@ -341,6 +344,7 @@ class Rnic final : public device::Device,
   std::optional<Instant> hold_timer_;
   std::optional<Instant> splice_timer_;  ///< when splicing_ are looked at
   Duration splice_pause_ = kSplicePauseMin;
+  bool asks_on_and_on_ = false;  ///< the progress thread just now
   std::uint32_t entries_at_splice_timer_ = 0;  ///< consumer_entries() when it was put off last
   std::vector<Connection*> splicing_;  ///< with room for all connections
 

@@ -167,17 +167,32 @@ void Rnic::progress() {
   serve_timers();
 }
 
-void Rnic::progress_events(std::span<const epoll_event> ready) {
+bool Rnic::progress_events(std::span<const epoll_event> ready) {
   Entry entry(*this);
   serve_unasked(ready);
   serve_timers();
+  return !splicing_.empty();
 }
 
-void Rnic::progress_edges() {
+bool Rnic::progress_edges() {
   Entry entry(*this);
   std::array<epoll_event, 64> events;
   serve_unasked(poller_.look(events));
   serve_timers();
+  return !splicing_.empty();
+}
+
+SplicedState Rnic::progress_spliced() {
+  Entry entry(*this);
+  asks_on_and_on_ = true;
+  std::array<epoll_event, 64> events;
+  serve_unasked(poller_.look(events));
+  const bool some_read = look_at_spliced();
+  serve_timers();
+  asks_on_and_on_ = false;
+  return splicing_.empty() ? SplicedState::None
+         : some_read       ? SplicedState::SomeRead
+                           : SplicedState::NoneRead;
 }
 
 /// The program makes no call.
@@ -365,10 +380,11 @@ void Rnic::note_spliced(Connection& c) {
 }
 
 /// A program that posts asks as it sends: the thread is to come when it has stopped, and not beside
-/// it, where it would take its processor.
+/// it, where it would take its processor. Nor does the thread need a timer that asks on and on.
 bool Rnic::may_put_off_spliced() {
-  return splicing_.size() == 1 && consumer_entries() != entries_at_splice_timer_ &&
-         exact_now() + kSplicePauseOfPolls / 2 >= *splice_timer_;
+  const bool is_asked =
+      asks_on_and_on_ || (splicing_.size() == 1 && consumer_entries() != entries_at_splice_timer_);
+  return is_asked && exact_now() + kSplicePauseOfPolls / 2 >= *splice_timer_;
 }
 
 /// Who has polled is about to sleep.

@@ -177,6 +177,33 @@ TEST_P(SpliceTest, AWorkRequestIsCompleteWhenThePeerHasReadIt) {
   EXPECT_EQ(static_cast<std::uint8_t>(done->status), kSuccess);
 }
 
+TEST_P(SpliceTest, WhoAsksOnAndOnHearsWhatWasRead) {
+  post_unread(100, 200'000);
+  EXPECT_EQ(client->rnic.progress_spliced(), SplicedState::NoneRead);
+  EXPECT_TRUE(client->cq.completions.empty());
+  while (read_some() != 0) {
+  }
+  EXPECT_TRUE(client->wait_until(
+      [&] { return client->rnic.progress_spliced() == SplicedState::None; }));
+  EXPECT_FALSE(client->cq.completions.empty());
+  EXPECT_EQ(client->rnic.progress_spliced(), SplicedState::None);
+}
+
+// A program that makes no call for it: the thread alone sees to what is left.
+TEST_P(SpliceTest, WhatIsLeftIsSentAsThePeerReads) {
+  if (GetParam() == Placement::Inline) GTEST_SKIP() << "without a thread somebody has to call";
+  constexpr std::uint64_t kCount = 16;
+  for (std::uint64_t i = 0; i < kCount; ++i) post(200 + i, kMemory);
+  std::uint64_t done = 0;
+  ASSERT_TRUE(client->wait_until([&] {
+    read_some();
+    while (!client->cq.completions.empty()) {
+      EXPECT_EQ(client->wait_completion()->wr_id, 200 + done++);
+    }
+    return done == kCount;
+  }));
+}
+
 TEST_P(SpliceTest, CompletionsKeepTheirOrderBehindIt) {
   post_unread(100, 200'000);
   post_unread(101, 10);

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,6 +31,10 @@ constexpr int kStandBackUs = 100;
 constexpr Duration kForgottenAfterMin = std::chrono::microseconds(250);
 constexpr Duration kForgottenAfterMax = std::chrono::milliseconds(2);
 constexpr int kForgottenAfterGrowth = 16;
+/// The peer reads what was spliced of it in less time, or is busy with something else.
+constexpr Duration kReadersPatience = std::chrono::microseconds(100);
+/// Longer than it takes to give way where nobody else wants the processor.
+constexpr Duration kNobodysTurn = std::chrono::microseconds(20);
 /// The shortest slice the scheduler grants.
 constexpr std::uint64_t kSliceNs = 100'000;
 
@@ -127,7 +132,20 @@ void ProgressThread::run() {
     // To go in only to look would send what waits for the posts behind it.
     if (watched && !any && !timer_due && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
-    edges ? rnic_.progress_edges() : rnic_.progress_events(ready);
+    if (edges ? rnic_.progress_edges() : rnic_.progress_events(ready)) stay_with_readers();
+  }
+}
+
+void ProgressThread::stay_with_readers() {
+  Instant read = now();
+  const std::uint32_t entries = rnic_.consumer_entries();
+  while (!stop_.load(std::memory_order_acquire) && rnic_.consumer_entries() == entries) {
+    const SplicedState state = rnic_.progress_spliced();
+    const Instant asked = now();
+    if (state == SplicedState::SomeRead) read = asked;
+    if (state == SplicedState::None || asked - read > kReadersPatience) return;
+    ::sched_yield();
+    if (now() - asked > kNobodysTurn) return;
   }
 }
 

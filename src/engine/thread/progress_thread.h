@@ -31,6 +31,10 @@ class ProgressThread {
   void stand_back();
   /// Until the RNIC's next deadline.
   Duration time_left() const;
+  /// Asks on and on as long as peers read what was spliced, the program does not come for it, and
+  /// nobody else wants the processor. To sleep in between, by a timer, takes longer than they do to
+  /// read, and such a short timer 20 us of a virtual machine.
+  void stay_with_readers();
   /// Are there posts that wait for their program's next call, and does it not come?
   void look_after_posts();
 

@@ -142,31 +142,39 @@ void QueuePair::take_operands(device::SendEntry& shared, core::SendWR& wr) {
   wr.operands = &operand_copy_;
 }
 
-bool QueuePair::take_from(device::Ring& ring, std::uint32_t sge_limit, core::ReceiveWR& wr) {
-  if (ring.empty()) return false;
-  const std::uint32_t index = ring.consumed_own();
-  auto* shared = static_cast<device::ReceiveEntry*>(ring.entry(index));
-  const device::ReceiveEntry entry = *shared;
+void QueuePair::copy_receive(device::ReceiveEntry& shared, std::uint32_t sge_limit,
+                             core::ReceiveWR& wr) {
+  const device::ReceiveEntry entry = shared;
   const std::uint32_t sges = std::min(entry.sge_count, sge_limit);
-  std::memcpy(static_cast<void*>(sge_copy_.data()), shared->sges(), sges * sizeof(core::SGE));
-  ring.release(index + 1);
-  // One of a shared queue is free once taken; one of our own gives a completion, sooner or later.
-  if (srq_ != nullptr) ring.count_silent();
+  std::memcpy(static_cast<void*>(sge_copy_.data()), shared.sges(), sges * sizeof(core::SGE));
   wr.id = entry.wr_id;
   wr.sges = std::span(sge_copy_).first(sges);
+}
+
+bool QueuePair::take_own_receive(core::ReceiveWR& wr) {
+  if (receive_.empty()) return false;
+  const std::uint32_t index = receive_.consumed_own();
+  copy_receive(*static_cast<device::ReceiveEntry*>(receive_.entry(index)), request_.receive_sges,
+               wr);
+  receive_.release(index + 1);
   return true;
 }
 
 bool QueuePair::take_receive(core::ReceiveWR& wr) {
-  if (srq_ == nullptr) return take_from(receive_, request_.receive_sges, wr);
-  if (!take_from(srq_->ring, srq_->sges, wr)) return false;
+  if (srq_ == nullptr) return take_own_receive(wr);
+  device::ReceiveEntry* const next = srq_->next();
+  if (next == nullptr) return false;
+  copy_receive(*next, srq_->sges, wr);
+  srq_->release();
+  // One of a shared queue is free once taken; one of our own gives a completion, sooner or later.
+  srq_->ring.count_silent();
   const bool below = srq_->ring.produced_seen() - srq_->ring.consumed_own() < srq_->limit;
   if (below && srq_->step(core::SRQInput::Below)) owner_.handle_srq_limit(*srq_);
   return true;
 }
 
 bool QueuePair::take_receive_to_flush(core::ReceiveWR& wr) {
-  return srq_ == nullptr && take_from(receive_, request_.receive_sges, wr);
+  return srq_ == nullptr && take_own_receive(wr);
 }
 
 void QueuePair::complete(const core::Completion& completion) {

@@ -150,7 +150,8 @@ class QueuePair final : public core::WorkQueues {
   std::atomic<std::uint32_t> receive_wanted_{0};
   void take_operands(device::SendEntry& shared, core::SendWR& wr);
   void take_binding(device::SendEntry& shared, core::SendWR& wr);
-  bool take_from(device::Ring& ring, std::uint32_t sge_limit, core::ReceiveWR& wr);
+  void copy_receive(device::ReceiveEntry& shared, std::uint32_t sge_limit, core::ReceiveWR& wr);
+  bool take_own_receive(core::ReceiveWR& wr);
 
   const device::QPNumber number_;
   const device::QPRequest request_;

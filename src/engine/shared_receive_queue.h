@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/memory/memory_table.h"
@@ -39,6 +40,14 @@ struct SharedReceiveQueue {
   std::uint32_t limit = 0;  ///< Armed: event when fewer are left
   std::vector<QueuePair*> users;
 
+  /// The receive that the next message gets, to be copied at once, or null; and that it was.
+  ///
+  /// Of few QPs in the order in which they were posted, as hardware has it. Where so many share the
+  /// queue that nobody can know an order, the latest first: its memory was in use lately, while the
+  /// oldest, of a thousand, is in no cache any more (docs/adr/0028).
+  device::ReceiveEntry* next();
+  void release();
+
   /// True: the consumer is owed the limit event.
   bool step(core::SRQInput input) {
     const core::SRQTransition& row = core::srq_step(state, input);
@@ -52,7 +61,15 @@ struct SharedReceiveQueue {
   bool take_wanted() { return receive_wanted_.exchange(0, std::memory_order_acq_rel) != 0; }
 
  private:
+  static constexpr std::size_t kOrderedUsersMax = 64;
+
+  bool stack_posted();
+
   std::atomic<std::uint32_t> receive_wanted_{0};
+  /// Copies of the ring's entries from the consumed one on, the latest last. A place of the ring is
+  /// free when as many were used as were posted up to it, whichever they were.
+  std::unique_ptr<std::uint8_t[]> stack_;
+  std::uint32_t stacked_ = 0;
 };
 
 }  // namespace weft::engine

@@ -27,8 +27,8 @@ constexpr std::size_t kSharesMax = 3;
 /// Less is copied: to splice it, and to ask whether it was read, costs as much.
 constexpr std::size_t kSplicedOctetsMin = 100'000;
 /// More is not spliced at once: it is to lie in the sender's second-level cache still when the
-/// receiver copies it. Round messages are to end with a batch, with what is added to them.
-constexpr std::size_t kSplicedOctetsMax = 258 * 1024;
+/// receiver copies it.
+constexpr std::size_t kSplicedOctetsMax = 256 * 1024;
 /// Who is told that nothing more was read does not ask again before.
 constexpr Duration kLookPause = std::chrono::microseconds(4);
 /// So long the peer may take to read what was spliced when our program ends the connection.

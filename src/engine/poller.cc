@@ -55,9 +55,12 @@ void Poller::remove(int fd) {
 }
 
 std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {
-  return take_and_keep(raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()),
-                                 timeout_ms, nullptr, 0),
-                       out);
+  return take_and_keep(ask(timeout_ms, out), out);
+}
+
+long Poller::ask(int timeout_ms, std::span<epoll_event> out) const {
+  return raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()), timeout_ms,
+                   nullptr, 0);
 }
 
 bool Poller::await(Duration most) {
@@ -95,9 +98,9 @@ Result<bool> Poller::sleep_among(std::span<pollfd> more, const timespec* wait,
 std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<epoll_event> out,
                                                   bool& timer_due) {
   const timespec time = {0, static_cast<long>(timeout.count())};
-  const int most = static_cast<int>(out.size());
-  long n = raw::call(SYS_epoll_pwait2, epoll_, out.data(), most, &time, nullptr, 0);
-  if (n < 0) n = raw::call(SYS_epoll_pwait, epoll_, out.data(), most, 1, nullptr, 0);
+  long n = raw::call(SYS_epoll_pwait2, epoll_, out.data(), static_cast<int>(out.size()), &time,
+                     nullptr, 0);
+  if (n < 0) n = ask(1, out);
   const auto events = out.first(static_cast<std::size_t>(std::max(n, 0L)));
   timer_due = std::any_of(events.begin(), events.end(),
                           [](const epoll_event& event) { return event.data.u64 == kTimerKey; });
@@ -105,9 +108,7 @@ std::span<const epoll_event> Poller::wait_briefly(Duration timeout, std::span<ep
 }
 
 std::span<const epoll_event> Poller::look(std::span<epoll_event> out) {
-  return keep(
-      raw::call(SYS_epoll_pwait, epoll_, out.data(), static_cast<int>(out.size()), 0, nullptr, 0),
-      out);
+  return keep(ask(0, out), out);
 }
 
 void Poller::take_wakeup(std::span<const epoll_event> events) {

@@ -60,6 +60,8 @@ class Poller {
   int wake_fd() const { return wake_; }
 
  private:
+  /// As epoll_wait; no cancellation point.
+  long ask(int timeout_ms, std::span<epoll_event> out) const;
   /// Takes the wake-up, if it is among what epoll_wait returned.
   void take_wakeup(std::span<const epoll_event> events);
   void take_wakeup();

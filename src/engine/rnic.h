@@ -141,8 +141,9 @@ class Rnic final : public device::Device,
   /// Posts wait for a later call of their program: whoever this is true for has to look whether one
   /// comes. False again by end_watch.
   bool watched() const { return watched_.load(std::memory_order_seq_cst); }
-  /// Changes with every post that waits.
+  /// Changes with every post that waits; and when some that waited are sent.
   std::uint32_t gathered() const { return gathered_.load(std::memory_order_relaxed); }
+  std::uint32_t gathered_left() const { return gathered_left_.load(std::memory_order_relaxed); }
   /// Do posts wait?
   bool rung() const { return rung_.load(std::memory_order_seq_cst) != nullptr; }
   /// Does nothing if a post waits just now.
@@ -161,6 +162,8 @@ class Rnic final : public device::Device,
   bool progress_edges();
   /// The same for who calls again at once: asks also what of the spliced was read.
   SplicedState progress_spliced();
+  /// Who called it does so no more: the timer asks in its stead, soon.
+  void leave_spliced();
   /// The poller watches what was left to polls (leave_to_polls). Waits for the lock.
   void watch_again();
 
@@ -355,6 +358,7 @@ class Rnic final : public device::Device,
   std::atomic<bool> srq_rung_{false};
   std::atomic<bool> watched_{false};
   std::atomic<std::uint32_t> gathered_{0};
+  std::atomic<std::uint32_t> gathered_left_{0};
   Company company_;
   bool forgotten_ = false;  ///< what is being served waited in vain
   std::atomic<std::uint32_t> empty_polls_{0};

@@ -43,6 +43,7 @@ void Rnic::serve_rung() {
   serve_shared();
   if (rung_.load(std::memory_order_seq_cst) == nullptr) return;
   tick();
+  gathered_left_.store(gathered_left() + 1, std::memory_order_relaxed);
   QueuePair* qp = rung_.exchange(nullptr, std::memory_order_seq_cst);
   while (qp != nullptr) {
     QueuePair* next = qp->next_rung;

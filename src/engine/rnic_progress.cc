@@ -195,6 +195,11 @@ SplicedState Rnic::progress_spliced() {
                            : SplicedState::NoneRead;
 }
 
+void Rnic::leave_spliced() {
+  Entry entry(*this);
+  hasten_spliced();
+}
+
 /// The program makes no call.
 void Rnic::serve_unasked(std::span<const epoll_event> ready) {
   const auto writes = [this] {
@@ -387,7 +392,7 @@ bool Rnic::may_put_off_spliced() {
   return is_asked && exact_now() + kSplicePauseOfPolls / 2 >= *splice_timer_;
 }
 
-/// Who has polled is about to sleep.
+/// Who has asked is about to sleep.
 void Rnic::hasten_spliced() {
   if (!splice_timer_ || splice_pause_ == kSplicePauseMin) return;
   splice_pause_ = kSplicePauseMin;

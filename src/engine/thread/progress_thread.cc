@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "engine/rnic.h"
 #include "engine/thread/no_signals.h"
@@ -35,6 +36,8 @@ constexpr int kForgottenAfterGrowth = 16;
 constexpr Duration kReadersPatience = std::chrono::microseconds(100);
 /// Longer than it takes to give way where nobody else wants the processor.
 constexpr Duration kNobodysTurn = std::chrono::microseconds(20);
+/// Where either was so, it will be so for a while.
+constexpr Duration kReadersRest = std::chrono::milliseconds(5);
 /// The shortest slice the scheduler grants.
 constexpr std::uint64_t kSliceNs = 100'000;
 
@@ -138,14 +141,22 @@ void ProgressThread::run() {
 
 void ProgressThread::stay_with_readers() {
   Instant read = now();
-  const std::uint32_t entries = rnic_.consumer_entries();
-  while (!stop_.load(std::memory_order_acquire) && rnic_.consumer_entries() == entries) {
+  if (read < stays_from_) return;
+  const std::uint32_t entries = rnic_.consumer_entries(), gathered = rnic_.gathered();
+  const auto program_comes = [&] {
+    return rnic_.consumer_entries() != entries || rnic_.gathered() != gathered ||
+           rnic_.place().taken();
+  };
+  while (!stop_.load(std::memory_order_acquire) && !program_comes()) {
     const SplicedState state = rnic_.progress_spliced();
+    if (state == SplicedState::None) return;
     const Instant asked = now();
     if (state == SplicedState::SomeRead) read = asked;
-    if (state == SplicedState::None || asked - read > kReadersPatience) return;
     ::sched_yield();
-    if (now() - asked > kNobodysTurn) return;
+    const Instant back = now();
+    if (asked - read <= kReadersPatience && back - asked <= kNobodysTurn) continue;
+    stays_from_ = back + kReadersRest;
+    return rnic_.leave_spliced();
   }
 }
 
@@ -158,14 +169,14 @@ void ProgressThread::look_after_posts() {
   const Instant time = now();
   if (time - looked_ < forgotten_after_) return;
   looked_ = time;
-  const std::uint32_t gathered = rnic_.gathered();
-  if (gathered != gathered_seen_) {
-    gathered_seen_ = gathered;
-    forgotten_after_ =
-        std::min(forgotten_after_ + forgotten_after_ / kForgottenAfterGrowth, kForgottenAfterMax);
-    return;
-  }
-  forgotten_after_ = kForgottenAfterMin;
+  const std::uint32_t gathered = rnic_.gathered(), left = rnic_.gathered_left();
+  const bool more_came = std::exchange(gathered_seen_, gathered) != gathered;
+  const bool some_left = std::exchange(left_seen_, left) != left;
+  // Who posts as seldom as that keeps its own posts waiting.
+  const Duration longer = forgotten_after_ + forgotten_after_ / kForgottenAfterGrowth;
+  forgotten_after_ =
+      more_came && some_left ? std::min(longer, kForgottenAfterMax) : kForgottenAfterMin;
+  if (more_came) return;
   rnic_.rung() ? rnic_.serve_forgotten(gathered) : rnic_.end_watch();
 }
 

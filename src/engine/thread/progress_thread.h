@@ -40,9 +40,10 @@ class ProgressThread {
 
   Rnic& rnic_;
   std::uint32_t polls_seen_ = 0, armings_seen_ = 0, entries_seen_ = 0;
-  std::uint32_t gathered_seen_ = 0;
+  std::uint32_t gathered_seen_ = 0, left_seen_ = 0;
   Instant looked_;            ///< after posts
   Duration forgotten_after_;  ///< so long later again
+  Instant stays_from_;        ///< with readers, and not before
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -101,6 +101,8 @@ struct InboundRead {
   std::uint32_t sent = 0;  ///< produced so far
   bool atomic = false;
   wire::AtomicResponse answer;  ///< of an atomic, which has been performed
+
+  bool is_of_nothing() const { return !atomic && request.octets == 0; }
 };
 
 /// The untagged message on queue 0 that is arriving, and the receive buffer it fills.

@@ -34,15 +34,19 @@ bool QP::transmit_segment(TransmitBatch& batch, Instant now) {
 }
 
 // Between messages the send queue and the Read Responses take turns, so that neither starves: a
-// peer that reads all the time cannot stop our Sends, and we cannot stop its Reads.
+// peer that reads all the time cannot stop our Sends, and we cannot stop its Reads. An answer of no
+// octets does not wait for its turn: it may be what completes a Send of the peer, whose program
+// then posts the receive that our next Send needs (probe.cc). Our Sends wait for no more of them
+// than the IRD allows.
 bool QP::start_next(Instant now) {
-  const bool response_first = response_turn_ && !inbound_reads_.empty();
-  if (!response_first && start_work(now)) {
+  const bool answers = !inbound_reads_.empty();
+  const bool at_once = answers && inbound_reads_.front().is_of_nothing();
+  if (!at_once && !(answers && response_turn_) && start_work(now)) {
     outbound_ = OutboundMessage::Work;
     response_turn_ = true;
-  } else if (state_ == QPState::RTS && !inbound_reads_.empty()) {
+  } else if (state_ == QPState::RTS && answers) {
     outbound_ = OutboundMessage::Response;
-    response_turn_ = false;
+    if (!at_once) response_turn_ = false;
   }
   return outbound_ != OutboundMessage::None;
 }

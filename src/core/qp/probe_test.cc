@@ -16,11 +16,14 @@ struct QPProbe : ::testing::Test {
   /// What a's batch holds, by opcode.
   std::vector<wire::Opcode> transmit() {
     in_flight = pair.a.transmit();
-    std::vector<wire::Opcode> opcodes;
-    for (const Bytes& ulpdu : ulpdus(in_flight)) {
-      opcodes.push_back(wire::rdmap_opcode(wire::DDPHeader::parse(ulpdu)->rdmap_control));
+    return opcodes(in_flight);
+  }
+  static std::vector<wire::Opcode> opcodes(const Bytes& stream) {
+    std::vector<wire::Opcode> result;
+    for (const Bytes& ulpdu : ulpdus(stream)) {
+      result.push_back(wire::rdmap_opcode(wire::DDPHeader::parse(ulpdu)->rdmap_control));
     }
-    return opcodes;
+    return result;
   }
   void answer() {
     pair.b.deliver(in_flight);
@@ -111,6 +114,27 @@ TEST_F(QPProbe, ASendWaitsForItsReceive) {
   pair.b.deliver({});
   pair.run();
   EXPECT_EQ(statuses(pair.a.queues.sent), std::vector{WorkStatus::Success});
+}
+
+// Whose program posts its receive when its Send is done would wait for it for ever: what completes
+// the Send would lie behind ours, which has no receive.
+TEST_F(QPProbe, IsAnsweredBeforeASendThatWasPostedMeanwhile) {
+  const Region there = pair.a.region(8);
+  for (int round = 0; round < 3; ++round) {
+    pair.b.receive({target.sge()});
+    pair.a.send("request");
+    EXPECT_EQ(transmit(), (Opcodes{kSend, kRead}));
+    pair.b.deliver(in_flight);
+    pair.b.send("answer");
+    const Bytes back = pair.b.transmit_all();
+    EXPECT_EQ(opcodes(back), (Opcodes{wire::Opcode::ReadResponse, kSend, kRead}));
+    pair.a.queues.sent.clear();
+    pair.a.deliver(back);
+    EXPECT_EQ(statuses(pair.a.queues.sent), std::vector{WorkStatus::Success});
+    pair.a.receive({there.sge()});
+    pair.a.deliver({});
+    pair.run();
+  }
 }
 
 TEST_F(QPProbe, WithoutAPeerNothingIsDone) {

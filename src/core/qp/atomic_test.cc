@@ -222,7 +222,7 @@ TEST(QPAtomic, IsAnsweredByABusySender) {
     const auto header = *wire::DDPHeader::parse(segment);
     if (header.last) opcodes.push_back(header.rdmap_control);
   }
-  EXPECT_EQ(opcodes, (std::vector<std::uint8_t>{0x40, 0x4b, 0x40, 0x4b, 0x40}));
+  EXPECT_EQ(opcodes, (std::vector<std::uint8_t>{0x4b, 0x40, 0x4b, 0x40, 0x40}));
 }
 
 struct BadWork {

@@ -33,20 +33,21 @@ bool QP::transmit_segment(TransmitBatch& batch, Instant now) {
                                             : transmit_response(batch, now);
 }
 
-// Between messages the send queue and the Read Responses take turns, so that neither starves: a
-// peer that reads all the time cannot stop our Sends, and we cannot stop its Reads. An answer of no
-// octets does not wait for its turn: it may be what completes a Send of the peer, whose program
-// then posts the receive that our next Send needs (probe.cc). Our Sends wait for no more of them
-// than the IRD allows.
+// Between messages the send queue and the answers to Reads take turns, so that neither starves: a
+// peer that reads all the time cannot stop our Sends, and we cannot stop its Reads. An answer has
+// the first turn, and the next too unless work had to wait for it: it may be what completes a Send
+// of the peer, whose program then posts the receive that our next Send needs (probe.cc). An answer
+// of no octets, as probes get, takes no turn; not more of them follow each other than the IRD.
 bool QP::start_next(Instant now) {
-  const bool answers = !inbound_reads_.empty();
-  const bool at_once = answers && inbound_reads_.front().is_of_nothing();
-  if (!at_once && !(answers && response_turn_) && start_work(now)) {
+  const bool asked = !inbound_reads_.empty();
+  const bool at_once = asked && inbound_reads_.front().is_of_nothing();
+  const bool answer_first = asked && (at_once || !work_turn_);
+  if (!answer_first && start_work(now)) {
     outbound_ = OutboundMessage::Work;
-    response_turn_ = true;
-  } else if (state_ == QPState::RTS && answers) {
+    work_turn_ = false;
+  } else if (state_ == QPState::RTS && asked) {
     outbound_ = OutboundMessage::Response;
-    if (!at_once) response_turn_ = false;
+    if (!at_once) work_turn_ = work_waits();
   }
   return outbound_ != OutboundMessage::None;
 }
@@ -207,7 +208,11 @@ bool QP::wants_transmit() const {
   if (state_ == QPState::Terminate) return terminate_pending_;
   if (state_ != QPState::RTS || silent()) return false;
   if (rtr_pending_ || outbound_ != OutboundMessage::None || !inbound_reads_.empty()) return true;
-  if (wants_probe()) return true;
+  return wants_probe() || work_waits();
+}
+
+// Something of the send queue could be begun.
+bool QP::work_waits() const {
   if (paused_) return false;
   if (open_work_.empty() || open_work_[open_work_.size() - 1].phase != WorkPhase::Waiting) {
     return !open_work_.full() && queues_.send_pending();

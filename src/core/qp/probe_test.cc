@@ -39,6 +39,7 @@ using Opcodes = std::vector<wire::Opcode>;
 constexpr auto kWrite = wire::Opcode::Write;
 constexpr auto kSend = wire::Opcode::Send;
 constexpr auto kRead = wire::Opcode::ReadRequest;
+constexpr auto kResponse = wire::Opcode::ReadResponse;
 
 TEST_F(QPProbe, WritesAndSendsAreDoneWhenTheProbeBehindThemIsAnswered) {
   pair.b.receive({target.sge()});
@@ -116,8 +117,8 @@ TEST_F(QPProbe, ASendWaitsForItsReceive) {
   EXPECT_EQ(statuses(pair.a.queues.sent), std::vector{WorkStatus::Success});
 }
 
-// Whose program posts its receive when its Send is done would wait for it for ever: what completes
-// the Send would lie behind ours, which has no receive.
+// A program may post the receive for our answer when its own Send is done. Were our answer ahead of
+// what completes that Send, each end would wait for the other.
 TEST_F(QPProbe, IsAnsweredBeforeASendThatWasPostedMeanwhile) {
   const Region there = pair.a.region(8);
   for (int round = 0; round < 3; ++round) {
@@ -127,7 +128,7 @@ TEST_F(QPProbe, IsAnsweredBeforeASendThatWasPostedMeanwhile) {
     pair.b.deliver(in_flight);
     pair.b.send("answer");
     const Bytes back = pair.b.transmit_all();
-    EXPECT_EQ(opcodes(back), (Opcodes{wire::Opcode::ReadResponse, kSend, kRead}));
+    EXPECT_EQ(opcodes(back), (Opcodes{kResponse, kSend, kRead}));
     pair.a.queues.sent.clear();
     pair.a.deliver(back);
     EXPECT_EQ(statuses(pair.a.queues.sent), std::vector{WorkStatus::Success});
@@ -135,6 +136,29 @@ TEST_F(QPProbe, IsAnsweredBeforeASendThatWasPostedMeanwhile) {
     pair.a.deliver({});
     pair.run();
   }
+}
+
+TEST_F(QPProbe, AReadOfTheProgramIsAnsweredBeforeThatSendToo) {
+  const Region sink = pair.a.region(8);
+  pair.a.receive({sink.sge()});
+  for (int reads = 1; reads <= 3; ++reads) {  // an answer before costs this one no turn
+    pair.a.read({sink.sge()}, target.stag, target.to);
+    pair.b.deliver(pair.a.transmit());
+    if (reads < 3) pair.a.deliver(pair.b.transmit_all());
+  }
+  pair.b.send("answer");
+  EXPECT_EQ(opcodes(pair.b.transmit_all()), (Opcodes{kResponse, kSend, kRead}));
+}
+
+// Not even while the send queue is never empty.
+TEST_F(QPProbe, IsAnsweredAtOnceByABusySender) {
+  for (int i = 0; i < 3; ++i) pair.b.write({target.sge()}, source.stag, source.to);
+  pair.a.read({source.sge()}, target.stag, target.to);
+  pair.a.write({source.sge()}, target.stag, target.to);
+  EXPECT_EQ(transmit(), (Opcodes{kRead, kWrite, kRead}));
+  pair.b.deliver(in_flight);
+  EXPECT_EQ(opcodes(pair.b.transmit_all()),
+            (Opcodes{kResponse, kResponse, kWrite, kWrite, kWrite, kRead}));
 }
 
 TEST_F(QPProbe, WithoutAPeerNothingIsDone) {

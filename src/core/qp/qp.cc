@@ -94,7 +94,7 @@ void QP::forget_stream() {
   write_octets_ = 0;
   write_ended_ = immediate_kept_ = false;
   outbound_ = OutboundMessage::None;
-  response_turn_ = rtr_pending_ = first_fpdu_arrived_ = false;
+  work_turn_ = rtr_pending_ = first_fpdu_arrived_ = false;
   //= DDP-06
   send_msn_ = read_msn_ = expected_send_msn_ = expected_read_msn_ = MSN{1};
   atomic_response_msn_ = expected_atomic_response_msn_ = MSN{1};

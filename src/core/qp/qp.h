@@ -241,6 +241,7 @@ class QP {
   void take_extras(OpenWork&, const SendWR&);
   WorkStatus perform_locally(const OpenWork&);
   bool may_start(const OpenWork&) const;
+  bool work_waits() const;
   WorkStatus check_work(const OpenWork&) const;
   std::uint32_t segment_octets_max(const OpenWork&) const;
   std::uint32_t send_octets_max(const OpenWork& work, std::uint32_t room) const;
@@ -344,7 +345,7 @@ class QP {
   std::uint32_t ord_ = 0;             ///< for WRs: the stream's, or what the consumer set
   std::uint32_t stream_ord_ = 0;
   OutboundMessage outbound_ = OutboundMessage::None;  ///< the message whose segments go now
-  bool response_turn_ = false;        ///< between messages: whose turn it is
+  bool work_turn_ = false;            ///< the send queue waited for the last message, an answer
   bool rtr_pending_ = false;
   RTR rtr_ = RTR::None;               ///< its kind: the stream's, and a Write when it is a nudge
   std::uint8_t nudges_ = 0;           ///< times a nudge was due

@@ -167,7 +167,7 @@ TEST(QPRead, ResponsesAndSendsTakeTurns) {
   for (const Bytes& segment : ulpdus(pair.b.transmit_all())) {
     order += segment[1] == 0x42 ? 'R' : 'S';
   }
-  EXPECT_EQ(order, "SRSRSR");
+  EXPECT_EQ(order, "RSRSRS");
 }
 
 //= DDP-10

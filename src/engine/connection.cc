@@ -133,6 +133,7 @@ void Connection::handle_polled() {
 
 /// transmit(), where mostly nothing has come about that it would send, do or tell.
 void Connection::transmit_more() {
+  if (is_quiet()) return;
   if (has_spliced()) release_spliced();
   const core::QP& core = qp_->core();
   const bool quiet = batch_ == nullptr && control_.empty() && !core.wants_transmit() &&
@@ -150,7 +151,7 @@ void Connection::handle_hang_up(HangUp hang_up) {
 }
 
 void Connection::serve() {
-  if (state_ != ConnectionState::Streaming) return;
+  if (state_ != ConnectionState::Streaming || transmit_short()) return;
   transmit();
   if (state_ != ConnectionState::Streaming || !held_back_ || !receive_posted()) return;
   resume_receiving();

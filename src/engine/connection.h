@@ -190,6 +190,13 @@ class Connection {
   bool to_bury = false;                    ///< on the list of the dead
 
  private:
+  /// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
+  static constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
+  /// Nor is it asked before so much was sent, a batch counted as so much more than it is: among
+  /// thousands of connections each has a request in so long a time, and would ask for each.
+  static constexpr std::size_t kEmssWeightMin = 64 * 1024;
+  static constexpr std::size_t kEmssBatchWeight = 4 * 1024;
+
   /// What a listener's connection counts as there.
   enum class Place : std::uint8_t { None, HalfOpen, Waiting };
 
@@ -217,6 +224,9 @@ class Connection {
   void resume_receiving();
   void give_up_waiting();
   void read_emss();
+  bool emss_is_old() const {
+    return emss_weight_ >= kEmssWeightMin && owner_.now() - emss_checked_ >= kEmssRefresh;
+  }
   void refresh_emss(bool is_short);
   void reset_stream();
   device::ConnectionEvent take_end();
@@ -255,6 +265,10 @@ class Connection {
   void ask_again();
   void spill_received();
   void transmit();
+  bool transmit_short();
+  void keep_unsent(Octets octets, std::size_t sent);
+  bool is_told() const;
+  bool is_quiet() const;
   bool send_pending();
   bool send_control();
   bool keep_lent();

@@ -29,6 +29,8 @@ constexpr std::size_t kLandingOctetsMin = 16 * 1024;
 constexpr std::uint8_t kStagedInARowMax = 2;
 /// While fewer buffers than this are lent, a connection keeps its one across waits.
 constexpr std::size_t kBuffersLentFreely = 16;
+/// While fewer, a connection of small messages keeps its one for the next.
+constexpr std::size_t kBuffersKeptFreely = 4;
 }  // namespace
 
 void Connection::read_stream() {
@@ -271,7 +273,11 @@ void Connection::spill_received() {
   if (received_ == nullptr) return;
   const std::size_t left = received_->end - received_->begin;
   const bool used = (left != 0 && !held_back_) || qp_->keeps_writes();
-  if (used && owner_.receive_buffers().borrowed() <= kBuffersLentFreely) return;
+  const std::size_t lent = owner_.receive_buffers().borrowed();
+  if (lent <= (used ? kBuffersLentFreely : kBuffersKeptFreely) &&
+      (used || turn_octets_ <= kSmallOctets)) {
+    return;
+  }
   if (left != 0) {
     const std::uint8_t* first = received_->octets.data() + received_->begin;
     try {

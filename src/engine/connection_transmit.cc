@@ -35,12 +35,6 @@ constexpr Duration kLookPause = std::chrono::microseconds(4);
 constexpr Duration kSplicePatience = std::chrono::milliseconds(10);
 /// A share is so much longer, so that of FPDUs as long as it one ends within it, CRC and all.
 constexpr std::size_t kShareMore = 64;
-/// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
-constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
-/// Nor is it asked before so much was sent, a batch counted as so much more than it is: among
-/// thousands of connections each has a request in so long a time, and would ask for each.
-constexpr std::size_t kEmssWeightMin = 64 * 1024;
-constexpr std::size_t kEmssBatchWeight = 4 * 1024;
 
 /// Ends the list where it has that many octets. Returns how many entries are left of it.
 std::size_t shorten(std::span<iovec> list, std::size_t octets) {
@@ -143,11 +137,14 @@ bool Connection::wants_batch() const {
 
 /// Tells the engine what the stream waits for from now on, unless that is what it knows.
 void Connection::settle() {
+  if (!is_told()) owner_.handle_interest(*this);
+  if (deadline()) owner_.handle_deadline(*this);
+}
+
+bool Connection::is_told() const {
   const bool told = interest == kReads || interest == kReadsByPolls ||
                     (interest == kReadsByEdges && !tell_again);
-  const bool known = told && only_reads() && direct_slot != kNotListed;
-  if (!known) owner_.handle_interest(*this);
-  if (deadline()) owner_.handle_deadline(*this);
+  return told && only_reads() && direct_slot != kNotListed;
 }
 
 void Connection::read_emss() {
@@ -157,7 +154,7 @@ void Connection::read_emss() {
 }
 
 void Connection::refresh_emss(bool is_short) {
-  if (emss_weight_ >= kEmssWeightMin && owner_.now() - emss_checked_ >= kEmssRefresh) {
+  if (emss_is_old()) {
     read_emss();
   } else if (is_short == short_fpdus_) {
     return;

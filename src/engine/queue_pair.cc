@@ -78,10 +78,6 @@ device::QPFace QueuePair::face() const {
           .inline_octets = request_.inline_octets};
 }
 
-bool QueuePair::send_pending() const {
-  return send_.produced_seen() != sends_taken_;
-}
-
 bool QueuePair::receive_pending() const {
   return srq_ != nullptr ? !srq_->ring.empty() : !receive_.empty();
 }

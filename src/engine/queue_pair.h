@@ -71,6 +71,7 @@ class QueuePair final : public core::WorkQueues {
   QueuePair& operator=(const QueuePair&) = delete;
 
   core::QP& core() { return core_; }
+  const core::QP& core() const { return core_; }
   /// All but what is only a place to copy to.
   void prefetch_whole() const {
     const auto* begin = reinterpret_cast<const std::uint8_t*>(this);
@@ -95,12 +96,14 @@ class QueuePair final : public core::WorkQueues {
     drain_awaited = false;
     return true;
   }
+  /// How many entries of the send queue were not taken yet.
+  std::uint32_t sends_pending() const { return send_.produced_seen() - sends_taken_; }
   /// A receive buffer is there to be taken.
   bool receive_pending() const;
 
   // core::WorkQueues
   bool take_send(core::SendWR& wr) override;
-  bool send_pending() const override;
+  bool send_pending() const override { return sends_pending() != 0; }
   bool take_receive(core::ReceiveWR& wr) override;
   bool take_receive_to_flush(core::ReceiveWR& wr) override;
   void complete(const core::Completion&) override;

@@ -79,6 +79,7 @@ class Rendezvous {
   /// is in the middle of its work; settle() acts.
   void note(const device::ConnectionEvent&);
   void settle();
+  bool settled() const { return noted_.empty(); }
   std::optional<Instant> deadline() const;
   void handle_timeouts();
 

@@ -31,6 +31,7 @@
 #include "engine/settings.h"
 #include "engine/sleep_habit.h"
 #include "engine/thread/nap.h"
+#include "engine/time_stamp.h"
 #include "transport/transport.h"
 
 namespace weft::engine {
@@ -298,6 +299,12 @@ class Rnic final : public device::Device,
   void fault(QueuePair&);
   void end_unwatched();
   void bury();
+  /// Something is left to do that could not be done in the middle of a connection's work.
+  bool has_loose_ends() const {
+    return has_unwatched_ || !rendezvous_.settled() || !overflowed_.empty() ||
+           !late_ends_.empty() || !dead_.empty();
+  }
+  void end_loose();
 
   const Settings settings_;
   device::Events& events_;
@@ -308,6 +315,7 @@ class Rnic final : public device::Device,
   ProgressLock lock_;
   Instant now_;
   bool now_is_exact_ = false;
+  TimeStamp now_stamp_;  ///< of when the clock was read
 
   std::unique_ptr<std::uint8_t, void (*)(std::uint8_t*)> memory_storage_;
   std::optional<core::MemoryTable> memory_;

@@ -42,11 +42,7 @@ class Rnic::Entry {
   static void leave(Rnic& rnic) {
     for (int round = 0;; ++round) {
       if (rnic.any_rung()) rnic.serve_rung();
-      rnic.rendezvous_.settle();
-      rnic.fault_overflowed();
-      rnic.end_unwatched();
-      rnic.serve_late_ends();
-      rnic.bury();
+      if (rnic.has_loose_ends()) rnic.end_loose();
       rnic.publish_deadline();
       rnic.lock_.unlock();
       // Pairs with mark_rung: who rang after serve_rung and failed to get the lock is seen here.

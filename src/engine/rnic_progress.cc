@@ -34,14 +34,18 @@ void Rnic::tick() {
   clock_gettime(CLOCK_MONOTONIC, &ts);
   now_.ns = std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec;
   now_is_exact_ = true;
+  now_stamp_.note();
 }
 
-/// Some milliseconds behind at most, in a fraction of the time, and never backwards: enough for
+/// Some milliseconds behind at most, mostly in no time, and never backwards: enough for
 /// streams, whose deadlines are seconds away. Who is brisk just now is a matter of less.
 void Rnic::tick_roughly() {
-  timespec ts;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-  now_.ns = std::max(now_.ns, std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec);
+  if (!now_stamp_.is_fresh()) {
+    timespec ts;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    now_.ns = std::max(now_.ns, std::int64_t{ts.tv_sec} * 1'000'000'000 + ts.tv_nsec);
+    now_stamp_.note();
+  }
   now_is_exact_ = false;
   if (brisk_.any(now_)) tick();
 }
@@ -501,6 +505,14 @@ void Rnic::prepare_exit() {
   exits_ = true;
   receive_buffers_.keep_all();
   transmit_buffers_.keep_all();
+}
+
+void Rnic::end_loose() {
+  rendezvous_.settle();
+  fault_overflowed();
+  end_unwatched();
+  serve_late_ends();
+  bury();
 }
 
 void Rnic::bury() {

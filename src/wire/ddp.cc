@@ -5,14 +5,6 @@
 #include "base/byte_order.h"
 
 namespace weft::wire {
-namespace {
-
-// The DDP control octet (RFC 5041 §4.1). 0x3c is reserved: sent as 0, not looked at.
-constexpr std::uint8_t kTaggedBit = 0x80;
-constexpr std::uint8_t kLastBit = 0x40;
-constexpr std::uint8_t kVersionMask = 0x03;
-
-}  // namespace
 
 std::size_t DDPHeader::encode(MutableOctets out) const {
   weft_assert(out.size() >= octets());

@@ -11,6 +11,10 @@
 namespace weft::wire {
 
 inline constexpr std::uint8_t kDDPVersion = 1;
+/// The control octet (RFC 5041 §4.1). 0x3c is reserved: sent as 0, not looked at.
+inline constexpr std::uint8_t kTaggedBit = 0x80;
+inline constexpr std::uint8_t kLastBit = 0x40;
+inline constexpr std::uint8_t kVersionMask = 0x03;
 inline constexpr std::size_t kTaggedHeaderOctets = 14;
 inline constexpr std::size_t kUntaggedHeaderOctets = 18;
 inline constexpr std::size_t kDDPHeaderOctetsMax = 18;
@@ -45,5 +49,11 @@ struct DDPHeader {
   static std::optional<DDPHeader> parse(Octets ulpdu);
   friend bool operator==(const DDPHeader&, const DDPHeader&) = default;
 };
+
+/// Are these the control octets, DDP's and RDMAP's, of the last segment of a Write, in the versions
+/// that we speak? Where the reserved bits are not all 0 it may say no.
+constexpr bool is_last_of_write(std::uint8_t ddp, std::uint8_t rdmap) {
+  return ddp == (kTaggedBit | kLastBit | kDDPVersion) && rdmap == rdmap_control(Opcode::Write);
+}
 
 }  // namespace weft::wire

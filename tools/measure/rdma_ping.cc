@@ -22,6 +22,7 @@ class RdmaPing final : public RdmaRunner {
     trip_ = received_ = reads_done_ = receives_posted_ = 0;
     in_flight_ = unsignalled_ = 0;
     begun_ = false;
+    lay_out_requests();
     const auto source = memory_->source(0, leg.octets);
     const auto target = memory_->target(0, leg.octets);
     fill_pattern(source, leg.seed, 0);
@@ -93,46 +94,56 @@ class RdmaPing final : public RdmaRunner {
     expect_pattern_soon(target.first(target.size() - 1), leg_.seed, number(sender));
   }
 
+  /// The work requests of every trip, so that a trip costs no more than it has to.
+  void lay_out_requests() {
+    const bool reads = plan_.op == Op::Read;
+    const std::size_t source = memory_->source_offset(0, leg_.octets);
+    const std::size_t target = memory_->target_offset(0, leg_.octets);
+    place_ = local(reads ? target : source, leg_.octets);
+    message_ = {};
+    message_.wr_id = reads ? kRead : 0;
+    message_.opcode = opcode();
+    message_.sg_list = &place_;
+    message_.num_sge = 1;
+    message_.send_flags = plan_.inline_data ? IBV_SEND_INLINE : 0;
+    aim(message_, reads ? source : target);
+
+    back_ = local(target, leg_.octets);
+    read_back_ = {};
+    read_back_.wr_id = kRead;
+    read_back_.opcode = IBV_WR_RDMA_READ;
+    read_back_.sg_list = &back_;
+    read_back_.num_sge = 1;
+    aim(read_back_, target);
+    signal_every_ = plan_.signal_every();
+  }
+
   void send_message() {
     if (plan_.two_sided() && side_ == Side::Client) post_receives_ahead();
     while (in_flight_ + 2 > kSendDepth) poll();
     const auto source = memory_->source(0, leg_.octets);
     if (plan_.verify && plan_.op != Op::Read) fill_pattern(source, leg_.seed, number(side_));
     if (plan_.op == Op::Write) source.back() = mark();
-
-    const bool reads = plan_.op == Op::Read;
-    ibv_sge place = local(
-        reads ? memory_->target_offset(0, leg_.octets) : memory_->source_offset(0, leg_.octets),
-        leg_.octets);
-    ibv_send_wr message{};
-    message.opcode = opcode();
-    message.sg_list = &place;
-    message.num_sge = 1;
-    aim(message,
-        reads ? memory_->source_offset(0, leg_.octets) : memory_->target_offset(0, leg_.octets));
-    if (plan_.inline_data) message.send_flags = IBV_SEND_INLINE;
-    if (reads && plan_.verify) std::memset(memory_->target(0, leg_.octets).data(), 0, leg_.octets);
-
-    ibv_sge back = local(memory_->target_offset(0, leg_.octets), leg_.octets);
-    ibv_send_wr read_back{};
+    if (plan_.verify && plan_.op == Op::Read) {
+      std::memset(memory_->target(0, leg_.octets).data(), 0, leg_.octets);
+    }
     ++in_flight_;
     ++unsignalled_;
-    if (plan_.op == Op::WriteRead) {
-      // The peer answers a Read after it has placed the Writes that came before it on the stream.
-      read_back.opcode = IBV_WR_RDMA_READ;
-      read_back.sg_list = &back;
-      read_back.num_sge = 1;
-      aim(read_back, memory_->target_offset(0, leg_.octets));
-      signal(message);
-      ++in_flight_;
-      ++unsignalled_;
-      read_back.wr_id = kRead;
-      signal(read_back);
-      message.next = &read_back;
-    } else {
-      if (reads) message.wr_id = kRead;
-      if (unsignalled_ >= plan_.signal_every() || trip_ + 1 == leg_.count) signal(message);
-    }
+    if (plan_.op == Op::WriteRead) return write_and_read_back();
+    if (unsignalled_ < signal_every_ && trip_ + 1 != leg_.count) return post(message_);
+    ibv_send_wr last = message_;
+    signal(last);
+    post(last);
+  }
+
+  /// The peer answers a Read after it has placed the Writes that came before it on the stream.
+  void write_and_read_back() {
+    ibv_send_wr message = message_, read_back = read_back_;
+    signal(message);
+    ++in_flight_;
+    ++unsignalled_;
+    signal(read_back);
+    message.next = &read_back;
     post(message);
   }
 
@@ -168,6 +179,9 @@ class RdmaPing final : public RdmaRunner {
   std::uint32_t in_flight_ = 0, unsignalled_ = 0;
   std::uint64_t last_ns_ = 0;
   bool begun_ = false;
+  ibv_sge place_{}, back_{};
+  ibv_send_wr message_{}, read_back_{};
+  std::uint32_t signal_every_ = 1;
 };
 
 }  // namespace

@@ -76,6 +76,7 @@ class Remaining {
 }  // namespace
 
 Received QP::handle_octets(const OctetList& arrived, Instant now) {
+  if (const std::size_t octets = handle_lone_write(arrived); octets != 0) return {octets};
   Received received;
   Remaining remaining(arrived);
   const std::size_t octets = arrived.size();

@@ -13,6 +13,17 @@ bool QP::poll_transmit(TransmitBatch& batch, Instant now) {
   return produced_ != before;
 }
 
+// What transmit_segment() does, once, for what most programs wait for.
+bool QP::poll_short(TransmitBatch& batch, Instant now) {
+  const bool alone = state_ == QPState::RTS && !silent() && !rtr_pending_ &&
+                     outbound_ == OutboundMessage::None && inbound_reads_.empty();
+  if (!alone || !start_work(now)) return false;
+  outbound_ = OutboundMessage::Work;
+  work_turn_ = false;
+  const OpenWork& work = open_work_.back();
+  return (is_short(work) || work.opcode == WorkOpcode::Read) && transmit_work(batch, now);
+}
+
 // One FPDU. False: nothing may go, or the batch has no room for it.
 bool QP::transmit_segment(TransmitBatch& batch, Instant now) {
   if (state_ == QPState::Terminate) return transmit_terminate(batch);

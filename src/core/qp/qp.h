@@ -176,8 +176,22 @@ class QP {
   /// Builds FPDUs into the batch until it admits no more or nothing may be sent. True if it added
   /// any.
   bool poll_transmit(TransmitBatch&, Instant now);
+  /// As poll_transmit, where the one thing to send is the oldest WR in the send queue, and that is
+  /// short. False: it is not, or something went wrong, and poll_transmit is to be asked.
+  bool poll_short(TransmitBatch&, Instant now);
+  /// Enough staging for it.
+  static constexpr std::size_t kShortStagingOctets = 1152;
   /// Would poll_transmit have something to add?
   bool wants_transmit() const;
+  /// But for what is in the send queue: nothing to send, to do, to tell or to wait for. False may
+  /// be wrong.
+  bool is_quiet() const {
+    return state_ == QPState::RTS && outbound_ == OutboundMessage::None &&
+           inbound_reads_.empty() && !rtr_pending_ && !silent() &&
+           !config_.complete_placed && action_ == LLPAction::None && notice_count_ == 0 &&
+           !nudge_at_ &&
+           (open_work_.empty() || open_work_[open_work_.size() - 1].phase != WorkPhase::Waiting);
+  }
   bool has_llp_action() const { return action_ != LLPAction::None; }
   LLPAction poll_llp_action() { return std::exchange(action_, LLPAction::None); }
   std::optional<QPNotice> poll_notice();
@@ -274,6 +288,7 @@ class QP {
   void complete_receive(WorkStatus, bool invalidated);
   bool put(std::uint8_t* target, Octets run);
   void handle_write(const ArrivedSegment&, UlpduCursor&, Instant now);
+  std::size_t handle_lone_write(const OctetList& arrived);
   void handle_read_request(ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_read_response(const ArrivedSegment&, UlpduCursor&, Instant now);
   void handle_atomic_request(const ArrivedSegment&, UlpduCursor&, Instant now);

@@ -133,7 +133,7 @@ void Connection::handle_polled() {
 
 /// transmit(), where mostly nothing has come about that it would send, do or tell.
 void Connection::transmit_more() {
-  if (is_quiet()) return;
+  if (is_quiet() || transmit_short()) return;
   if (has_spliced()) release_spliced();
   const core::QP& core = qp_->core();
   const bool quiet = batch_ == nullptr && control_.empty() && !core.wants_transmit() &&

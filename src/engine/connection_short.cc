@@ -11,11 +11,11 @@ namespace weft::engine {
 
 using transport::IOResult;
 
-/// What transmit() does where one short message was posted and nothing else is under way, as mostly
-/// where somebody waits for it. True: all of it.
+/// What transmit() does where one short message was posted, or a Read is to be answered by one, and
+/// nothing else is under way, as mostly where somebody waits for it. True: all of it.
 bool Connection::transmit_short() {
   const bool alone = batch_ == nullptr && !has_spliced() && only_reads() && !send_lost_ &&
-                     !emss_is_old() && qp_->sends_pending() == 1;
+                     !emss_is_old() && qp_->sends_pending() <= 1;
   if (!alone) return false;
   std::array<std::uint8_t, core::QP::kShortStagingOctets> staging;
   core::Piece piece;

@@ -15,11 +15,13 @@ bool QP::poll_transmit(TransmitBatch& batch, Instant now) {
 
 // What transmit_segment() does, once, for what most programs wait for.
 bool QP::poll_short(TransmitBatch& batch, Instant now) {
-  const bool alone = state_ == QPState::RTS && !silent() && !rtr_pending_ &&
-                     outbound_ == OutboundMessage::None && inbound_reads_.empty();
-  if (!alone || !start_work(now)) return false;
-  outbound_ = OutboundMessage::Work;
-  work_turn_ = false;
+  const bool free = state_ == QPState::RTS && !silent() && !rtr_pending_ &&
+                    outbound_ == OutboundMessage::None;
+  if (!free || !start_next(now)) return false;
+  if (outbound_ == OutboundMessage::Response) {
+    const InboundRead& read = inbound_reads_.front();
+    return !read.atomic && read.request.octets < kShortOctets && transmit_response(batch, now);
+  }
   const OpenWork& work = open_work_.back();
   return (is_short(work) || work.opcode == WorkOpcode::Read) && transmit_work(batch, now);
 }

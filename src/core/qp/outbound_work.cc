@@ -14,8 +14,6 @@ constexpr std::uint32_t kCheckedWriteOctetsMax = 32 * 1024;
 constexpr std::uint32_t kLongSegmentOctetsMin = 32 * 1024;
 /// More are not cut in equal ones: the last of them is no great part.
 constexpr std::uint32_t kEqualSegmentsMax = 3;
-/// Payload of less is written straight to its place in staging, and summed there.
-constexpr std::uint32_t kShortOctets = 1024;
 
 // Makes the next WR ready for its first segment. False: none, or a fence, the ORD, the consumer or
 // an error holds it. Local invalidations and binds take effect here and the search goes on.
@@ -177,7 +175,8 @@ WorkStatus QP::check_work(const OpenWork& work) const {
   return WorkStatus::Success;
 }
 
-/// Most messages that somebody waits for: one segment, of one piece.
+/// Most messages that somebody waits for: one segment, of one piece. Its payload is written straight
+/// to its place in staging, and summed there.
 bool QP::is_short(const OpenWork& work) const {
   return work.octets < kShortOctets && work.sge_count <= 1 && work.is_plain() &&
          mulpdu_ >= kShortOctets + wire::kDDPHeaderOctetsMax && framer_.writes_through();

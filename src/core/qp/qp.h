@@ -176,8 +176,8 @@ class QP {
   /// Builds FPDUs into the batch until it admits no more or nothing may be sent. True if it added
   /// any.
   bool poll_transmit(TransmitBatch&, Instant now);
-  /// As poll_transmit, where the one thing to send is the oldest WR in the send queue, and that is
-  /// short. False: it is not, or something went wrong, and poll_transmit is to be asked.
+  /// As poll_transmit, of one message, if that is a short one. False: it is not, or it failed, and
+  /// poll_transmit is to be asked.
   bool poll_short(TransmitBatch&, Instant now);
   /// Enough staging for it.
   static constexpr std::size_t kShortStagingOctets = 1152;
@@ -226,6 +226,7 @@ class QP {
                                                   std::uint32_t right) const;
 
   // outbound.cc
+  static constexpr std::uint32_t kShortOctets = 1024;  ///< less is a short message
   bool start_next(Instant now);
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece>, bool snapshot);
   std::uint32_t append_run(TransmitBatch&, Octets header, const std::uint8_t* payload,

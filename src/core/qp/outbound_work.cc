@@ -175,8 +175,8 @@ WorkStatus QP::check_work(const OpenWork& work) const {
   return WorkStatus::Success;
 }
 
-/// Most messages that somebody waits for: one segment, of one piece. Its payload is written straight
-/// to its place in staging, and summed there.
+/// Most messages that somebody waits for: one segment, of one piece. Its payload is written
+/// straight to its place in staging, and summed there.
 bool QP::is_short(const OpenWork& work) const {
   return work.octets < kShortOctets && work.sge_count <= 1 && work.is_plain() &&
          mulpdu_ >= kShortOctets + wire::kDDPHeaderOctetsMax && framer_.writes_through();

@@ -176,8 +176,8 @@ class QP {
   /// Builds FPDUs into the batch until it admits no more or nothing may be sent. True if it added
   /// any.
   bool poll_transmit(TransmitBatch&, Instant now);
-  /// As poll_transmit, of one message, if that is a short one. False: it is not, or it failed, and
-  /// poll_transmit is to be asked.
+  /// As poll_transmit, of no more than one message, and a short one; or of the Terminate that it
+  /// leads to. False: it is none, or it failed, and poll_transmit is to be asked.
   bool poll_short(TransmitBatch&, Instant now);
   /// Enough staging for it.
   static constexpr std::size_t kShortStagingOctets = 1152;

@@ -10,6 +10,7 @@ weft_test(core_qp
     qp/flush_test.cc
     qp/immediate_test.cc
     qp/landing_test.cc
+    qp/lone_write_test.cc
     qp/nudge_test.cc
     qp/paired_test.cc
     qp/probe_test.cc
@@ -18,6 +19,7 @@ weft_test(core_qp
     qp/receive_holdback_test.cc
     qp/run_test.cc
     qp/send_test.cc
+    qp/short_test.cc
     qp/srq_state_test.cc
     qp/teardown_test.cc
     qp/terminate_test.cc

@@ -46,23 +46,23 @@ struct TransmitBuffer {
   std::array<core::Piece, kTransmitPieces> pieces;
   std::size_t piece_count = 0;
   std::array<iovec, kTransmitPieces> vectors;
+  std::shared_ptr<void> home;  ///< the memory that it lies in with others; null: in its own
   alignas(4096) std::array<std::uint8_t, kTransmitStagingOctets> staging;  ///< whole pages
+
+  static void operator delete(TransmitBuffer* buffer, std::destroying_delete_t);
 };
 
 inline constexpr const char* kNoStaging = "no memory for staging the octets of the connection";
 
 /// Buffers are made on demand and a few are kept. The one given back last is lent first, for its
-/// lines are in this core's caches. Those that another core has just read are not: to write there
-/// again, while they are in its caches, takes up to four times as long as when they have left them.
-/// So these rest, and once there are any, more buffers are in use than fit a second-level cache.
+/// lines are in this core's caches.
 template <typename Buffer>
 class BufferPool {
  public:
   /// Null: there is no memory.
   std::unique_ptr<Buffer> borrow() {
-    const bool make = kept_ == 0 || kept_ + borrowed_ < in_use_min_;
-    std::unique_ptr<Buffer> buffer(make ? new (std::nothrow) Buffer : nullptr);  // not zeroed
-    if (buffer == nullptr && kept_ != 0) buffer = std::move(free_[--kept_]);
+    std::unique_ptr<Buffer> buffer(kept_ == 0 ? new (std::nothrow) Buffer  // not zeroed
+                                              : free_[--kept_].release());
     if (buffer != nullptr) ++borrowed_;
     return buffer;
   }
@@ -70,33 +70,46 @@ class BufferPool {
     --borrowed_;
     if (kept_ < keep_) {
       free_[kept_++] = std::move(buffer);
-    } else if (keep_ == free_.size()) {
+    } else if (keeps_all()) {
       static_cast<void>(buffer.release());
     }
-  }
-  /// As give_back(), where another core has read it: every other one kept is lent before it.
-  void give_back_to_rest(std::unique_ptr<Buffer> buffer) {
-    in_use_min_ = kRotation;
-    const std::size_t before = kept_;
-    give_back(std::move(buffer));
-    std::rotate(free_.begin(), free_.begin() + before, free_.begin() + kept_);
-  }
-  /// It can never be used again.
-  void lose(std::unique_ptr<Buffer> buffer) {
-    --borrowed_;
-    static_cast<void>(buffer.release());
   }
   std::size_t borrowed() const { return borrowed_; }
   /// From now on none is given back to malloc.
   void keep_all() { keep_ = free_.size(); }
 
- private:
-  static constexpr std::size_t kKeep = 8, kKeepAll = 64, kRotation = kKeep;
+ protected:
+  static constexpr std::size_t kKeep = 8, kKeepAll = 64;
+
+  bool keeps_all() const { return keep_ == free_.size(); }
+
   std::size_t keep_ = kKeep;
   std::array<std::unique_ptr<Buffer>, kKeepAll> free_;
   std::size_t kept_ = 0;
   std::size_t borrowed_ = 0;
-  std::size_t in_use_min_ = 0;  ///< kept and borrowed, before one is lent again
+};
+
+/// Buffers whose octets another core has just read are in its caches: to write there again, before
+/// they have left them, takes up to four times as long. So kResting of them take turns, more than
+/// fit a second-level cache.
+///
+/// They lie together in the machine's large pages, where it gives us any. What is sent as its pages
+/// is counted, queued and read page by page, by both ends.
+class TransmitPool : public BufferPool<TransmitBuffer> {
+ public:
+  static constexpr std::size_t kResting = 7;
+
+  void give_back(std::unique_ptr<TransmitBuffer> buffer);
+  /// As give_back(), where another core has read it.
+  void give_back_to_rest(std::unique_ptr<TransmitBuffer> buffer);
+  /// It can never be used again.
+  void lose(std::unique_ptr<TransmitBuffer> buffer);
+
+ private:
+  void make_resting();
+
+  std::shared_ptr<void> home_;  ///< of those that rest, once any does
+  std::size_t resting_ = 0;     ///< so many lie there
 };
 
 }  // namespace weft::engine

@@ -27,7 +27,7 @@ class Connection;
 class ConnectionOwner {
  public:
   virtual BufferPool<ReceiveBuffer>& receive_buffers() = 0;
-  virtual BufferPool<TransmitBuffer>& transmit_buffers() = 0;
+  virtual TransmitPool& transmit_buffers() = 0;
   virtual core::Mover& mover() = 0;
   virtual Instant now() const = 0;
   /// Something was received: now() is a recent time.

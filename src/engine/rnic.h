@@ -181,7 +181,7 @@ class Rnic final : public device::Device,
   Instant exact_now() override;
   // ConnectionOwner
   BufferPool<ReceiveBuffer>& receive_buffers() override { return receive_buffers_; }
-  BufferPool<TransmitBuffer>& transmit_buffers() override { return transmit_buffers_; }
+  TransmitPool& transmit_buffers() override { return transmit_buffers_; }
   core::Mover& mover() override { return mover_; }
   Instant now() const override { return now_; }
   void handle_arrival() override {
@@ -360,7 +360,7 @@ class Rnic final : public device::Device,
   std::vector<Connection*> splicing_;  ///< with room for all connections
 
   BufferPool<ReceiveBuffer> receive_buffers_;
-  BufferPool<TransmitBuffer> transmit_buffers_;
+  TransmitPool transmit_buffers_;
 
   std::atomic<QueuePair*> rung_{nullptr};  ///< a stack of rung QPs, linked by next_rung
   std::atomic<bool> srq_rung_{false};

@@ -365,12 +365,12 @@ INSTANTIATE_TEST_SUITE_P(Placements, SpliceUnlookedTest,
                            return param.param == Placement::Inline ? "inline" : "thread";
                          });
 
-std::unique_ptr<TransmitBuffer> borrow(BufferPool<TransmitBuffer>& pool) {
+std::unique_ptr<TransmitBuffer> borrow(TransmitPool& pool) {
   return pool.borrow();
 }
 
 TEST(SplicedBatches, AreToldOfAsFarAsNothingIsHeld) {
-  BufferPool<TransmitBuffer> pool;
+  TransmitPool pool;
   SplicedBatches batches(true);
   EXPECT_TRUE(batches.empty());
   batches.note_sent(100);
@@ -388,7 +388,7 @@ TEST(SplicedBatches, AreToldOfAsFarAsNothingIsHeld) {
 }
 
 TEST(SplicedBatches, CopiesBehindThemNeedNobodyToRead) {
-  BufferPool<TransmitBuffer> pool;
+  TransmitPool pool;
   SplicedBatches batches(true);
   batches.note_sent(100);
   batches.keep(borrow(pool));
@@ -400,7 +400,7 @@ TEST(SplicedBatches, CopiesBehindThemNeedNobodyToRead) {
 
 // Another core has read them: to write them again at once is slow.
 TEST(SplicedBatches, BuffersRestBeforeTheyAreLentAgain) {
-  BufferPool<TransmitBuffer> pool;
+  TransmitPool pool;
   SplicedBatches batches(true);
   std::vector<const TransmitBuffer*> lent;
   for (int i = 0; i < 24; ++i) {
@@ -410,13 +410,79 @@ TEST(SplicedBatches, BuffersRestBeforeTheyAreLentAgain) {
     batches.keep(std::move(buffer));
     ASSERT_EQ(batches.release(0, false, pool), 100u);
   }
-  const auto last = lent.end() - 8;
-  EXPECT_EQ(std::set(last, lent.end()).size(), 8u) << "one was lent again before the others were";
-  EXPECT_TRUE(std::equal(last, lent.end(), last - 8)) << "others were made";
+  constexpr std::size_t kResting = TransmitPool::kResting;
+  const auto last = lent.end() - kResting;
+  EXPECT_EQ(std::set(last, lent.end()).size(), kResting) << "one was lent again before others were";
+  EXPECT_TRUE(std::equal(last, lent.end(), last - kResting)) << "others were made";
+  constexpr std::uintptr_t kLargePage = 2 * 1024 * 1024;
+  std::set<std::uintptr_t> pages;
+  for (auto buffer = last; buffer != lent.end(); ++buffer) {
+    pages.insert(reinterpret_cast<std::uintptr_t>(*buffer) / kLargePage);
+    pages.insert(reinterpret_cast<std::uintptr_t>(*buffer + 1) / kLargePage);
+  }
+  EXPECT_LE(pages.size(), 3u) << "with the one behind the last octet";
+}
+
+TEST(SplicedBatches, MoreThanThoseThatRestAreMadeAndNotKept) {
+  TransmitPool pool;
+  pool.give_back_to_rest(borrow(pool));
+  std::vector<std::unique_ptr<TransmitBuffer>> lent;
+  for (std::size_t i = 0; i < 2 * TransmitPool::kResting; ++i) lent.push_back(borrow(pool));
+  std::set<const TransmitBuffer*> resting;
+  for (const auto& buffer : lent) {
+    if (buffer->home != nullptr) resting.insert(buffer.get());
+  }
+  EXPECT_EQ(resting.size(), TransmitPool::kResting);
+  for (auto& buffer : lent) pool.give_back(std::move(buffer));
+  EXPECT_EQ(pool.borrowed(), 0u);
+  for (auto& buffer : lent) buffer = borrow(pool);
+  for (std::size_t i = 0; i < TransmitPool::kResting; ++i) {
+    EXPECT_TRUE(resting.contains(lent[i].get())) << i;
+  }
+  for (auto& buffer : lent) pool.give_back_to_rest(std::move(buffer));
+}
+
+// A connection may end behind its RNIC.
+TEST(SplicedBatches, BuffersOutliveTheirPool) {
+  std::unique_ptr<TransmitBuffer> buffer;
+  {
+    TransmitPool pool;
+    pool.give_back_to_rest(borrow(pool));
+    buffer = borrow(pool);
+    ASSERT_NE(buffer->home, nullptr);
+  }
+  buffer->staging.fill(1);
+}
+
+TEST(SplicedBatches, LostBuffersAreReplaced) {
+  TransmitPool pool;
+  std::vector<std::unique_ptr<TransmitBuffer>> lost;
+  for (std::size_t i = 0; i < 3 * TransmitPool::kResting; ++i) {
+    pool.give_back_to_rest(borrow(pool));
+    auto buffer = borrow(pool);
+    ASSERT_NE(buffer, nullptr);
+    buffer->staging.fill(static_cast<std::uint8_t>(i));
+    TransmitBuffer* const place = buffer.get();
+    for (const auto& other : lost) EXPECT_NE(other.get(), place) << "a lost one was lent again";
+    pool.lose(std::move(buffer));
+    lost.emplace_back(place);
+  }
+  EXPECT_EQ(pool.borrowed(), 0u);
+}
+
+TEST(SplicedBatches, WhereNothingMayBeFreedNoneAreReplaced) {
+  TransmitPool pool;
+  auto first = borrow(pool);
+  const TransmitBuffer* const own = first.get();
+  pool.keep_all();
+  pool.give_back_to_rest(std::move(first));
+  first = borrow(pool);
+  EXPECT_EQ(first.get(), own);
+  pool.give_back(std::move(first));
 }
 
 TEST(SplicedBatches, BuffersThatWereCopiedFromAreLentAgainAtOnce) {
-  BufferPool<TransmitBuffer> pool;
+  TransmitPool pool;
   SplicedBatches batches(true);
   batches.note_sent(100);
   batches.keep(borrow(pool));
@@ -494,7 +560,7 @@ TEST(SpliceHabit, AProgramThatChangesIsTriedAgain) {
 
 // Of a batch of which the transport has only a part that part is held too.
 TEST(SplicedBatches, APartOfABatchIsHeldToo) {
-  BufferPool<TransmitBuffer> pool;
+  TransmitPool pool;
   SplicedBatches batches(true);
   batches.note_sent(100);
   EXPECT_EQ(batches.release(100, true, pool), 0u);
@@ -503,7 +569,7 @@ TEST(SplicedBatches, APartOfABatchIsHeldToo) {
 }
 
 TEST(SplicedBatches, AreFullAtABound) {
-  BufferPool<TransmitBuffer> pool;
+  TransmitPool pool;
   SplicedBatches batches(true);
   int kept = 0;
   while (!batches.full()) {
@@ -520,7 +586,7 @@ TEST(SplicedBatches, AreFullAtABound) {
 
 // The peer of a stream that is over may still read: what is staged next is not for it.
 TEST(SplicedBatches, AbandonedBuffersGetOtherPages) {
-  BufferPool<TransmitBuffer> pool;
+  TransmitPool pool;
   SplicedBatches batches(true);
   auto buffer = borrow(pool);
   buffer->staging.fill(9);

@@ -46,7 +46,7 @@ class SplicedBatches {
   }
   /// Of what was sent, `held` octets at most may still be read from where they lie. `goes_on`:
   /// another batch is being spliced. Returns how many octets more may be told of.
-  std::size_t release(std::size_t held, bool goes_on, BufferPool<TransmitBuffer>& pool) {
+  std::size_t release(std::size_t held, bool goes_on, TransmitPool& pool) {
     const std::uint64_t open = sent_ - told_;
     std::uint64_t free = sent_ - (held < open ? held : open);
     while (count_ != 0 && batches_[first_].end <= free) pool.give_back_to_rest(take_first());
@@ -57,7 +57,7 @@ class SplicedBatches {
   std::size_t tell_all() { return static_cast<std::size_t>(sent_ - std::exchange(told_, sent_)); }
   /// The stream is over, but the peer may still read what was sent. What is staged from now on does
   /// not show there: those buffers get other pages.
-  void abandon(BufferPool<TransmitBuffer>& pool) {
+  void abandon(TransmitPool& pool) {
     while (count_ != 0) {
       std::unique_ptr<TransmitBuffer> batch = take_first();
       // Memory that is locked keeps its pages. Then nobody else gets them.

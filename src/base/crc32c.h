@@ -26,6 +26,9 @@ std::uint32_t crc32c_extend_ahead(std::uint32_t state, Octets data);
 /// what was *stored*, whatever another thread does to the source meanwhile. target.size() must be
 /// at least source.size(); no overlap. Hosted builds only.
 std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets source);
+/// The same, stored past the caches if it is long and the processor folds: for a target that
+/// another core reads next.
+std::uint32_t crc32c_copy_past(std::uint32_t state, MutableOctets target, Octets source);
 
 /// The register after `octets` more octets, of which the register from 0 is `sum`. Pure.
 /// Freestanding; takes the time of some hundred octets, less where `octets` is a power of two, and

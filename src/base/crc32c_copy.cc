@@ -27,6 +27,15 @@ std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets sour
   return crc32c_copy_unfolded(state, target, source);
 }
 
+std::uint32_t crc32c_copy_past(std::uint32_t state, MutableOctets target, Octets source) {
+  weft_assert(target.size() >= source.size());
+  if (source.size() >= kPastOctetsMin) {
+    if (can_fold_512()) return crc32c_copy_past_512(state, target, source);
+    if (can_fold_256()) return crc32c_copy_past_256(state, target, source);
+  }
+  return crc32c_copy(state, target, source);
+}
+
 std::uint32_t crc32c_copy_unfolded(std::uint32_t state, MutableOctets target, Octets source) {
   const std::size_t most = source.size() <= kWholeOctetsMax ? kWholeOctetsMax : kBlockOctets;
   for (std::size_t done = 0; done < source.size();) {

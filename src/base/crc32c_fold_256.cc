@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-using folding::Cursor, folding::kKey, folding::remainder;
+using folding::Copy, folding::Cursor, folding::kKey, folding::remainder;
 
 constexpr std::size_t kVector = 32, kStride = 4 * kVector;
 constexpr unsigned kVectorBits = 8 * kVector;
@@ -28,12 +28,16 @@ WEFT_FOLDS inline __m256i fold(__m256i sum, __m256i keys, __m256i data) {
                           _mm256_clmulepi64_epi128(sum, keys, 0x11));
 }
 
-template <bool kCopy>
+template <Copy kCopy>
 WEFT_FOLDS inline __m256i vector(const Cursor<kCopy>& at, std::size_t ahead) {
   __m256i octets = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at.from + ahead));
-  if constexpr (kCopy) {
+  if constexpr (kCopy != Copy::None) {
     __asm__("" : "+x"(octets));  // not to be loaded again: what is stored is what is summed
+  }
+  if constexpr (kCopy == Copy::Cached) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(at.to + ahead), octets);
+  } else if constexpr (kCopy == Copy::Past) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(at.to + ahead), octets);
   }
   return octets;
 }
@@ -43,7 +47,7 @@ struct Sums {
   __m256i a, b, c, d;
 
   /// `state`, the register before, is added to the first 32 bits.
-  template <bool kCopy>
+  template <Copy kCopy>
   WEFT_FOLDS Sums(std::uint32_t state, const Cursor<kCopy>& at)
       : a(_mm256_xor_si256(vector(at, 0),
                            _mm256_zextsi128_si256(_mm_cvtsi32_si128(static_cast<int>(state))))),
@@ -51,7 +55,7 @@ struct Sums {
         c(vector(at, 2 * kVector)),
         d(vector(at, 3 * kVector)) {}
 
-  template <bool kCopy>
+  template <Copy kCopy>
   WEFT_FOLDS void add(const Cursor<kCopy>& at, std::size_t ahead) {
     const __m256i stride = keys<4 * kVectorBits>();
     a = fold(a, stride, vector(at, ahead));
@@ -91,17 +95,17 @@ template <std::size_t kApart>
 struct Chains {
   std::uint64_t a = 0, b = 0, c = 0;
 
-  template <bool kCopy>
+  template <Copy kCopy>
   WEFT_FOLDS void add(const Cursor<kCopy>& at, std::size_t ahead) {
-    a = _mm_crc32_u64(a, at.template word<std::uint64_t>(ahead));
-    b = _mm_crc32_u64(b, at.template word<std::uint64_t>(ahead + kApart));
-    c = _mm_crc32_u64(c, at.template word<std::uint64_t>(ahead + 2 * kApart));
+    a = _mm_crc32_u64(a, at.word(ahead));
+    b = _mm_crc32_u64(b, at.word(ahead + kApart));
+    c = _mm_crc32_u64(c, at.word(ahead + 2 * kApart));
   }
 };
 
 /// Of each block the vectors take five eighths, and meanwhile three chains, for which the processor
 /// has a unit of its own, the others.
-template <std::size_t kBlock, bool kCopy>
+template <std::size_t kBlock, Copy kCopy>
 WEFT_FOLDS std::uint32_t run_blocks(std::uint32_t state, Cursor<kCopy>& at) {
   constexpr std::size_t kFolded = kBlock / 8 * 5, kChain = kBlock / 8, kEnd = kFolded + kChain;
   constexpr std::size_t kWord = sizeof(std::uint64_t), kTurns = kFolded / kStride - 1;
@@ -123,10 +127,8 @@ WEFT_FOLDS std::uint32_t run_blocks(std::uint32_t state, Cursor<kCopy>& at) {
   return state;
 }
 
-template <bool kCopy>
-WEFT_FOLDS std::uint32_t run(std::uint32_t state, const std::uint8_t* from, std::uint8_t* to,
-                             std::size_t octets) {
-  Cursor<kCopy> at = {from, to, octets};
+template <Copy kCopy>
+WEFT_FOLDS std::uint32_t run(std::uint32_t state, Cursor<kCopy> at) {
   state = run_blocks<2048>(state, at);
   state = run_blocks<1024>(state, at);
   if (at.left < kStride) return folding::end(state, at);
@@ -143,12 +145,17 @@ WEFT_FOLDS std::uint32_t run(std::uint32_t state, const std::uint8_t* from, std:
 
 std::uint32_t crc32c_extend_256(std::uint32_t state, Octets data) {
   weft_assert(data.size() >= kFoldOctetsMin);
-  return run<false>(state, data.data(), nullptr, data.size());
+  return run(state, Cursor<Copy::None>{data.data(), nullptr, data.size()});
 }
 
 std::uint32_t crc32c_copy_256(std::uint32_t state, MutableOctets target, Octets source) {
   weft_assert(source.size() >= kFoldOctetsMin && target.size() >= source.size());
-  return run<true>(state, source.data(), target.data(), source.size());
+  return run(state, Cursor<Copy::Cached>{source.data(), target.data(), source.size()});
+}
+
+std::uint32_t crc32c_copy_past_256(std::uint32_t state, MutableOctets target, Octets source) {
+  weft_assert(source.size() >= kPastOctetsMin && target.size() >= source.size());
+  return folding::copy_past(state, target.data(), source, run<Copy::Past>);
 }
 
 }  // namespace weft

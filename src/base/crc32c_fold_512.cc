@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-using folding::Cursor, folding::kKey;
+using folding::Copy, folding::Cursor, folding::kKey;
 
 constexpr std::size_t kVector = 64, kStride = 4 * kVector;
 constexpr unsigned kVectorBits = 8 * kVector;
@@ -29,21 +29,23 @@ WEFT_FOLDS inline __m512i fold(__m512i sum, __m512i keys, __m512i data) {
                                    _mm512_clmulepi64_epi128(sum, keys, 0x11), data, kXorOfThree);
 }
 
-template <bool kCopy>
+template <Copy kCopy>
 WEFT_FOLDS inline __m512i vector(Cursor<kCopy>& at) {
   __m512i octets = _mm512_loadu_si512(at.from);
-  if constexpr (kCopy) {
+  if constexpr (kCopy != Copy::None) {
     __asm__("" : "+v"(octets));  // not to be loaded again: what is stored is what is summed
+  }
+  if constexpr (kCopy == Copy::Cached) {
     _mm512_storeu_si512(at.to, octets);
+  } else if constexpr (kCopy == Copy::Past) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(at.to), octets);
   }
   at.advance(kVector);
   return octets;
 }
 
-template <bool kCopy>
-WEFT_FOLDS std::uint32_t run(std::uint32_t state, const std::uint8_t* from, std::uint8_t* to,
-                             std::size_t octets) {
-  Cursor<kCopy> at = {from, to, octets};
+template <Copy kCopy>
+WEFT_FOLDS std::uint32_t run(std::uint32_t state, Cursor<kCopy> at) {
   // The register before is added to the first 32 bits.
   const __m512i before = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state)));
   __m512i sum;
@@ -78,12 +80,17 @@ WEFT_FOLDS std::uint32_t run(std::uint32_t state, const std::uint8_t* from, std:
 
 std::uint32_t crc32c_extend_512(std::uint32_t state, Octets data) {
   weft_assert(data.size() >= kFoldOctetsMin);
-  return run<false>(state, data.data(), nullptr, data.size());
+  return run(state, Cursor<Copy::None>{data.data(), nullptr, data.size()});
 }
 
 std::uint32_t crc32c_copy_512(std::uint32_t state, MutableOctets target, Octets source) {
   weft_assert(source.size() >= kFoldOctetsMin && target.size() >= source.size());
-  return run<true>(state, source.data(), target.data(), source.size());
+  return run(state, Cursor<Copy::Cached>{source.data(), target.data(), source.size()});
+}
+
+std::uint32_t crc32c_copy_past_512(std::uint32_t state, MutableOctets target, Octets source) {
+  weft_assert(source.size() >= kPastOctetsMin && target.size() >= source.size());
+  return folding::copy_past(state, target.data(), source, run<Copy::Past>);
 }
 
 }  // namespace weft

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/octets.h"
+#include "base/prefetch.h"
+
 namespace weft::folding {
 
 /// x^exponent mod P, the coefficient of x^31 in bit 0, as all here is.
@@ -23,34 +26,49 @@ constexpr std::uint32_t power(std::size_t exponent) {
 template <std::size_t kBitsAhead>
 constexpr long long kKey = power(kBitsAhead - 33);
 
-/// Reads octets, each once, and writes them where kCopy says so.
-template <bool kCopy>
+/// Where the octets go besides: to a copy, or to one that is stored past the caches.
+enum class Copy { None, Cached, Past };
+
+/// Reads octets, each once, and writes them as kCopy says.
+template <Copy kCopy>
 struct Cursor {
   const std::uint8_t* from;
   std::uint8_t* to;
   std::size_t left;
 
-  /// The one so many octets ahead.
-  template <typename Word>
-  Word word(std::size_t ahead) const {
-    Word octets;
-    std::memcpy(&octets, from + ahead, sizeof octets);
-    if constexpr (kCopy) {
-      __asm__("" : "+r"(octets));  // not to be loaded again: what is stored is what is summed
+  /// 64 bits of a whole line, so many octets ahead.
+  std::uint64_t word(std::size_t ahead) const {
+    const auto octets = load<std::uint64_t>(ahead);
+    if constexpr (kCopy == Copy::Past) {
+      _mm_stream_si64(reinterpret_cast<long long*>(to + ahead), static_cast<long long>(octets));
+    } else if constexpr (kCopy == Copy::Cached) {
       std::memcpy(to + ahead, &octets, sizeof octets);
     }
     return octets;
   }
+  /// Of a line that is not whole.
   template <typename Word>
   Word next() {
-    const Word octets = word<Word>(0);
+    const Word octets = load<Word>(0);
+    if constexpr (kCopy != Copy::None) std::memcpy(to, &octets, sizeof octets);
     advance(sizeof octets);
     return octets;
   }
   void advance(std::size_t octets) {
     from += octets;
-    if constexpr (kCopy) to += octets;
+    if constexpr (kCopy != Copy::None) to += octets;
     left -= octets;
+  }
+
+ private:
+  template <typename Word>
+  Word load(std::size_t ahead) const {
+    Word octets;
+    std::memcpy(&octets, from + ahead, sizeof octets);
+    if constexpr (kCopy != Copy::None) {
+      __asm__("" : "+r"(octets));  // not to be loaded again: what is stored is what is summed
+    }
+    return octets;
   }
 };
 
@@ -62,7 +80,7 @@ struct Cursor {
 }
 
 /// What is too short to be folded.
-template <bool kCopy>
+template <Copy kCopy>
 [[gnu::target("sse4.2")]] std::uint32_t end(std::uint32_t state, Cursor<kCopy> at) {
   std::uint64_t wide = state;
   while (at.left >= 8) wide = _mm_crc32_u64(wide, at.template next<std::uint64_t>());
@@ -70,6 +88,16 @@ template <bool kCopy>
   if (at.left >= 4) after = _mm_crc32_u32(after, at.template next<std::uint32_t>());
   while (at.left > 0) after = _mm_crc32_u8(after, at.template next<std::uint8_t>());
   return after;
+}
+
+/// Runs `fold(state, at)` over all but the octets before the first whole line of the copy.
+template <typename Fold>
+std::uint32_t copy_past(std::uint32_t state, std::uint8_t* to, Octets source, Fold fold) {
+  const std::size_t head = -reinterpret_cast<std::uintptr_t>(to) % kCacheLine;
+  state = end(state, Cursor<Copy::Cached>{source.data(), to, head});
+  state = fold(state, Cursor<Copy::Past>{source.data() + head, to + head, source.size() - head});
+  _mm_sfence();
+  return state;
 }
 
 }  // namespace weft::folding

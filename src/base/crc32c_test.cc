@@ -51,6 +51,12 @@ std::uint32_t extend_by_folding_copy(std::uint32_t state, Octets data) {
   return state;
 }
 
+template <std::uint32_t (*Fold)(std::uint32_t, MutableOctets, Octets)>
+std::uint32_t extend_by_folding_past(std::uint32_t state, Octets data) {
+  return data.size() < kPastOctetsMin ? crc32c_extend_unfolded(state, data)
+                                      : extend_by_folding_copy<Fold>(state, data);
+}
+
 bool can_extend() {
   return true;
 }
@@ -91,6 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
         Implementation{"copy_by_512", extend_by_folding_copy<crc32c_copy_512>, can_fold_512},
         Implementation{"by_256", extend_folding<crc32c_extend_256>, can_fold_256},
         Implementation{"copy_by_256", extend_by_folding_copy<crc32c_copy_256>, can_fold_256},
+        Implementation{"past_by_512", extend_by_folding_past<crc32c_copy_past_512>, can_fold_512},
+        Implementation{"past_by_256", extend_by_folding_past<crc32c_copy_past_256>, can_fold_256},
         Implementation{"copy", extend_by_copy},
         Implementation{"unfolded_copy", extend_by_unfolded_copy}),
     [](const auto& parameter) { return parameter.param.name; });
@@ -222,8 +230,9 @@ TEST(CRC32CCopy, CopiesExactlyTheSource) {
     Buffer target = before;
     const Octets piece = Octets(source).subspan(source_at);
 
+    const auto copy = round % 4 < 2 ? crc32c_copy : crc32c_copy_past;
     const std::uint32_t state =
-        crc32c_copy(kCRC32CStart, MutableOctets(target).subspan(target_at), piece);
+        copy(kCRC32CStart, MutableOctets(target).subspan(target_at), piece);
 
     Buffer expected = before;
     std::copy(piece.begin(), piece.end(),
@@ -236,7 +245,9 @@ TEST(CRC32CCopy, CopiesExactlyTheSource) {
 TEST(CRC32CCopyDeathTest, ATargetThatIsTooSmallIsOurBug) {
   const Buffer source(10);
   Buffer target(9);
-  EXPECT_DEATH(crc32c_copy(kCRC32CStart, target, source), "target.size\\(\\) >= source.size\\(\\)");
+  for (const auto copy : {crc32c_copy, crc32c_copy_past}) {
+    EXPECT_DEATH(copy(kCRC32CStart, target, source), "target.size\\(\\) >= source.size\\(\\)");
+  }
 }
 
 }  // namespace

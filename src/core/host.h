@@ -14,6 +14,10 @@
 
 namespace weft::core {
 
+/// Who reads next what was staged: this core, for a transport that copies it at once, or another
+/// one, in its place.
+enum class ReadBy : std::uint8_t { ThisCore, AnotherCore };
+
 /// Moves octets between staging and registered memory, and computes CRCs. One per engine.
 /// Addresses come out of MemoryTable::check, so they were granted; the pages may nevertheless have
 /// been unmapped by their owner, which `false` reports. No call blocks.
@@ -26,7 +30,7 @@ class Mover {
                               std::size_t octets) = 0;
   /// Registered memory to staging; with `state`, extended over the octets as they were stored.
   virtual bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
-                     std::uint32_t* state) = 0;
+                     std::uint32_t* state, ReadBy) = 0;
   /// Arrived octets to registered memory.
   virtual bool place(std::uint8_t* target, Octets source) = 0;
   /// Changes the number of 64 bits at `target`, which is aligned to 8 octets and in this machine's

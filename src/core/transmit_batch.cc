@@ -6,11 +6,12 @@
 namespace weft::core {
 
 TransmitBatch::TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max,
-                             std::size_t octets_bound)
+                             std::size_t octets_bound, ReadBy read_by)
     : staging_(staging),
       pieces_(pieces),
       octets_max_(std::min(octets_max, octets_bound)),
-      octets_bound_(octets_bound) {}
+      octets_bound_(octets_bound),
+      read_by_(read_by) {}
 
 std::uint8_t* TransmitBatch::reserve(std::size_t n) {
   if (n > staging_room()) return nullptr;
@@ -70,12 +71,13 @@ void TransmitBatch::clear() {
   octets_ = 0;
 }
 
-bool keep_lent(std::span<Piece> pieces, std::size_t sent, Mover& mover) {
+bool keep_lent(std::span<Piece> pieces, std::size_t sent, Mover& mover, ReadBy read_by) {
   for (Piece& piece : pieces) {
     const std::size_t gone = sent < piece.octets ? sent : piece.octets;
     sent -= gone;
     if (piece.shelter == nullptr || gone == piece.octets) continue;
-    if (!mover.fetch(piece.shelter + gone, piece.data + gone, piece.octets - gone, nullptr)) {
+    const std::size_t left = piece.octets - gone;
+    if (!mover.fetch(piece.shelter + gone, piece.data + gone, left, nullptr, read_by)) {
       return false;
     }
     piece = {piece.shelter, piece.octets};

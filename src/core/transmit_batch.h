@@ -29,8 +29,9 @@ class TransmitBatch {
  public:
   /// `octets_max`: no FPDU is begun once the batch holds this many octets. `octets_bound`: nor one,
   /// but the first, that would make it longer than this, markers not counted.
+  /// `read_by`: what is likely of most of it.
   TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max,
-                std::size_t octets_bound = SIZE_MAX);
+                std::size_t octets_bound = SIZE_MAX, ReadBy read_by = ReadBy::ThisCore);
 
   /// The next n octets of staging, as part of the gather list; the caller fills them.
   /// Null when staging or the list is full.
@@ -52,6 +53,7 @@ class TransmitBatch {
 
   std::span<const Piece> pieces() const { return pieces_.first(piece_count_); }
   std::size_t octets() const { return octets_; }
+  ReadBy read_by() const { return read_by_; }
   std::size_t staging_room() const { return staging_.size() - staged_; }
   std::size_t piece_room() const { return pieces_.size() - piece_count_; }
   bool full() const { return octets_ >= octets_max_; }
@@ -66,6 +68,7 @@ class TransmitBatch {
   MutableOctets staging_;
   std::span<Piece> pieces_;
   std::size_t octets_max_, octets_bound_;
+  ReadBy read_by_;
   std::size_t staged_ = 0;
   std::size_t piece_count_ = 0;
   std::size_t octets_ = 0;
@@ -73,6 +76,6 @@ class TransmitBatch {
 
 /// Of a batch of which `sent` octets have left: what is lent of the rest is copied to its shelter,
 /// and sent from there. False: the memory was unmapped, and the rest cannot be sent.
-bool keep_lent(std::span<Piece> pieces, std::size_t sent, Mover& mover);
+bool keep_lent(std::span<Piece> pieces, std::size_t sent, Mover& mover, ReadBy);
 
 }  // namespace weft::core

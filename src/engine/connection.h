@@ -271,7 +271,7 @@ class Connection {
   bool is_quiet() const;
   bool send_pending();
   bool send_control();
-  bool keep_lent();
+  bool keep_lent(core::ReadBy);
   void handle_lent_memory_gone();
   void end_batch();
   void handle_llp_action(core::LLPAction action);
@@ -307,6 +307,7 @@ class Connection {
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   bool heard_ = false;                ///< something was received since the last batch
   bool sent_much_ = false;            ///< a batch that is not small, since the last turn
+  bool spliced_last_ = false;         ///< the last batch; the next is likely spliced too
   bool drained_ = false;              ///< the last receive found less than it asked for
   struct {
     Instant began, ended;

@@ -11,6 +11,7 @@
 
 namespace weft::engine {
 
+using core::ReadBy;
 using transport::IOResult;
 
 namespace {
@@ -76,7 +77,8 @@ void Connection::transmit() {
     const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
     core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
                               splices ? kSplicedOctetsMax : kTransmitOctetsMax,
-                              is_short ? kOctetsPerShortTurn : SIZE_MAX);
+                              is_short ? kOctetsPerShortTurn : SIZE_MAX,
+                              splices && spliced_last_ ? ReadBy::AnotherCore : ReadBy::ThisCore);
     core.poll_transmit(batch, owner_.now());
     batch_->sent = 0;
     batch_->total = batch.octets();
@@ -84,7 +86,8 @@ void Connection::transmit() {
     emss_weight_ += static_cast<std::uint32_t>(batch_->total + kEmssBatchWeight);
     batch_->piece_count = batch.pieces().size();
     // What a Read is answered with has to be as it was before our program may write there again.
-    batch_->spliced = splices && batch_->total >= kSplicedOctetsMin && keep_lent();
+    spliced_last_ = splices && batch_->total >= kSplicedOctetsMin;
+    batch_->spliced = spliced_last_ && keep_lent(ReadBy::AnotherCore);
     if (spliced_ != nullptr) {
       spliced_->habit.note_batch(core.wants_transmit(), qp_->send_cq().armings(),
                                  owner_.empty_polls());
@@ -96,7 +99,7 @@ void Connection::transmit() {
     }
     if (!send_pending()) break;
   }
-  if (batch_ != nullptr && !keep_lent()) handle_lent_memory_gone();
+  if (batch_ != nullptr && !keep_lent(ReadBy::ThisCore)) handle_lent_memory_gone();
   // A FIN waits for what is unsent; a reset (the core is in Error then) does not.
   if ((batch_ == nullptr && control_.empty()) || core.state() == core::QPState::Error) {
     handle_llp_action(core.poll_llp_action());
@@ -193,7 +196,7 @@ bool Connection::send_pending() {
         return false;
       case IOResult::Kind::BadMemory:
         // Whose it is shows when what is lent has been copied.
-        keep_lent() ? handle_memory_gone() : handle_lent_memory_gone();
+        keep_lent(ReadBy::ThisCore) ? handle_memory_gone() : handle_lent_memory_gone();
         return false;
       case IOResult::Kind::Closed:
       case IOResult::Kind::Lost:
@@ -335,9 +338,9 @@ void Connection::end_batch() {
 
 /// The program, or a peer that invalidates it, may take memory back that a Read is answered from
 /// as soon as the progress lock is released; what is sent later has to be what was there before.
-bool Connection::keep_lent() {
+bool Connection::keep_lent(ReadBy read_by) {
   return core::keep_lent(std::span(batch_->pieces).first(batch_->piece_count), batch_->sent,
-                         owner_.mover());
+                         owner_.mover(), read_by);
 }
 
 bool Connection::misses(const core::RegionAttributes& gone, const core::MemoryTable& memory) const {

@@ -1,4 +1,4 @@
-// Three ways to copy, by where the target lies: the C library's, in order, and past the caches.
+// Two ways to copy, by where the target lies: the C library's, and past the caches.
 //
 // For a source file that is compiled with -fno-builtin-memcpy: of at most one block GCC makes
 // `rep movsq`, which is slow between places that are not equally aligned.
@@ -37,26 +37,6 @@ inline void copy(std::uint8_t* target, Octets source) {
     source = source.subspan(kStringlessOctetsMax);
   }
   std::memcpy(target, source.data(), source.size());
-}
-
-/// Where the target's lines are in another core's caches, stores one behind the other are up to a
-/// fifth faster than the ways that the C library has for much. Where they are in this core's they
-/// are slower.
-[[gnu::noinline]] inline void copy_in_order(std::uint8_t* target, Octets source) {
-  using Vector [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = long long;
-  static_assert(4 * sizeof(Vector) == kCacheLine);
-  const std::uint8_t* from = source.data();
-  std::size_t left = source.size();
-  for (; left >= kCacheLine; left -= kCacheLine, from += kCacheLine, target += kCacheLine) {
-    const Vector* const in = reinterpret_cast<const Vector*>(from);
-    Vector* const out = reinterpret_cast<Vector*>(target);
-    out[0] = in[0];
-    out[1] = in[1];
-    out[2] = in[2];
-    out[3] = in[3];
-    __asm__ volatile("" ::: "memory");  // not to be made one long copy again
-  }
-  std::memcpy(target, from, left);
 }
 
 /// Stores whole lines past the caches, without reading what they overwrite. The last line comes

@@ -180,9 +180,8 @@ bool timed(std::atomic<bool>& cold, std::size_t octets, Sum sum) {
 /// programs look at soon.
 constexpr std::size_t kPastOctetsMin = RecentPlaces::kBlockOctets;
 
-/// So much, copied for the sender, is a Read's answer that another core reads in its place
-/// (Connection::transmit). Less is staged for a copy of the kernel's, by this core.
-constexpr std::size_t kReadElsewhereOctetsMin = 16 * 1024;
+/// Less says too little of how slow stores are, and gains nothing by going past the caches.
+constexpr std::size_t kFetchedPastOctetsMin = kTimedOctetsMin;
 
 /// Runs `access`, which touches only [address, address + octets) of registered memory.
 template <typename Access>
@@ -225,16 +224,17 @@ bool GuardedMover::crc_registered(std::uint32_t* state, const std::uint8_t* sour
 }
 
 bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
-                         std::uint32_t* state) {
-  return guarded(source, octets, [&] {
-    if (state != nullptr) {
-      *state = crc32c_copy(*state, MutableOctets(target, octets), Octets(source, octets));
-    } else if (octets >= kReadElsewhereOctetsMin) {
-      copy_in_order(target, Octets(source, octets));
-    } else {
-      copy(target, Octets(source, octets));
-    }
+                         std::uint32_t* state, core::ReadBy read_by) {
+  const bool elsewhere = read_by == core::ReadBy::AnotherCore && octets >= kFetchedPastOctetsMin;
+  const bool past = elsewhere && stores_.goes_past(octets);
+  const std::uint64_t began = elsewhere ? ticks() : 0;
+  const bool done = guarded(source, octets, [&] {
+    if (state == nullptr) return (past ? copy_past : copy)(target, Octets(source, octets));
+    *state = (past ? crc32c_copy_past : crc32c_copy)(*state, MutableOctets(target, octets),
+                                                     Octets(source, octets));
   });
+  if (elsewhere && !past) stores_.note(octets, ticks() - began);
+  return done;
 }
 
 bool GuardedMover::place(std::uint8_t* target, Octets source) {

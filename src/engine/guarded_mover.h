@@ -7,6 +7,7 @@
 
 #include "core/host.h"
 #include "engine/recent_places.h"
+#include "engine/store_habit.h"
 
 namespace weft::engine {
 
@@ -24,7 +25,7 @@ class GuardedMover final : public core::Mover {
   bool crc_registered(std::uint32_t* state, const std::uint8_t* source,
                       std::size_t octets) override;
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
-             std::uint32_t* state) override;
+             std::uint32_t* state, core::ReadBy) override;
   bool place(std::uint8_t* target, Octets source) override;
   /// One atomic instruction of the CPU: indivisible against all threads and processes too, as long
   /// as they use such, too.
@@ -36,6 +37,7 @@ class GuardedMover final : public core::Mover {
   /// not be.
   std::atomic<bool> sends_cold_{false};
   RecentPlaces recent_places_;
+  StoreHabit stores_;
 };
 
 }  // namespace weft::engine

@@ -15,8 +15,12 @@
 #include <random>
 #include <vector>
 
+#include "base/crc32c.h"
+
 namespace weft::engine {
 namespace {
+
+constexpr auto kHere = core::ReadBy::ThisCore, kElsewhere = core::ReadBy::AnotherCore;
 
 struct sigaction before_program;
 std::atomic<int> program_calls = 0;
@@ -104,13 +108,26 @@ TEST_P(MovesOf, OctetsWhereverBothLie) {
                             kPage;
   for (std::size_t behind = 0; behind < 80; ++behind) {
     std::uint8_t* const to = target.data() + first + behind;
-    for (const bool places : {true, false}) {
+    const auto fetch = [&](std::uint32_t* state, core::ReadBy read_by) {
+      return mover.fetch(to, source.data(), octets, state, read_by);
+    };
+    std::uint32_t states[2] = {kCRC32CStart, kCRC32CStart};
+    const std::function<bool()> moves[] = {
+        [&] { return mover.place(to, source); },
+        [&] { return fetch(nullptr, kHere); },
+        [&] { return fetch(nullptr, kElsewhere); },
+        [&] { return fetch(&states[0], kHere); },
+        [&] { return fetch(&states[1], kElsewhere); },
+    };
+    for (const auto& move : moves) {
       std::fill(target.begin(), target.end(), std::uint8_t{0});
-      ASSERT_TRUE(places ? mover.place(to, source)
-                         : mover.fetch(to, source.data(), octets, nullptr));
+      ASSERT_TRUE(move());
       EXPECT_TRUE(std::equal(source.begin(), source.end(), to)) << behind;
       EXPECT_EQ(std::count(target.data(), to, 0), to - target.data()) << behind;
       EXPECT_EQ(to[octets], 0) << behind;
+    }
+    for (const std::uint32_t state : states) {
+      EXPECT_EQ(state, crc32c_extend_portable(kCRC32CStart, source)) << behind;
     }
   }
 }
@@ -130,14 +147,16 @@ TEST(GuardedMoverTest, EachAccessToAVanishedPageIsRefused) {
   ASSERT_EQ(mprotect(half + kLong / 2, kLong / 2, PROT_NONE), 0);
   const std::function<bool()> accesses[] = {
       [&] { return mover.crc_registered(&state, page, octets.size()); },
-      [&] { return mover.fetch(octets.data(), page, octets.size(), &state); },
-      [&] { return mover.fetch(octets.data(), page, octets.size(), nullptr); },
-      [&] { return mover.fetch(octets.data(), page, 1, nullptr); },
+      [&] { return mover.fetch(octets.data(), page, octets.size(), &state, kHere); },
+      [&] { return mover.fetch(octets.data(), page, octets.size(), nullptr, kHere); },
+      [&] { return mover.fetch(octets.data(), page, 1, nullptr, kHere); },
       [&] { return mover.place(page, octets); },
       [&] { return mover.place(page, Octets(octets).first(8)); },
       [&] { return mover.crc_registered(&state, half, kLong); },
-      [&] { return mover.fetch(longer.data(), half, kLong, &state); },
-      [&] { return mover.fetch(longer.data(), half, kLong, nullptr); },
+      [&] { return mover.fetch(longer.data(), half, kLong, &state, kHere); },
+      [&] { return mover.fetch(longer.data(), half, kLong, nullptr, kHere); },
+      [&] { return mover.fetch(longer.data(), half, kLong, &state, kElsewhere); },
+      [&] { return mover.fetch(longer.data(), half, kLong, nullptr, kElsewhere); },
       [&] { return mover.place(half, longer); },
   };
   for (const auto& access : accesses) {
@@ -170,7 +189,7 @@ TEST(GuardedMoverTest, AddressesWhereNoMemoryCanBeAreRefused) {
         std::array<std::uint8_t, 4> octets{};
         auto* place = reinterpret_cast<std::uint8_t*>(static_cast<std::uintptr_t>(address));
         const bool done = write ? mover.place(place, octets)
-                                : mover.fetch(octets.data(), place, octets.size(), nullptr);
+                                : mover.fetch(octets.data(), place, octets.size(), nullptr, kHere);
         _exit(done ? 1 : 0);
       });
       ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);

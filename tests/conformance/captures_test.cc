@@ -35,7 +35,8 @@ class PlainMover final : public core::Mover {
     return crc32c_extend_portable(state, data);
   }
   bool crc_registered(std::uint32_t*, const std::uint8_t*, std::size_t) override { return false; }
-  bool fetch(std::uint8_t*, const std::uint8_t*, std::size_t, std::uint32_t*) override {
+  bool fetch(std::uint8_t*, const std::uint8_t*, std::size_t, std::uint32_t*,
+             core::ReadBy) override {
     return false;
   }
   bool place(std::uint8_t*, Octets) override { return false; }

@@ -54,7 +54,7 @@ bool ArenaMover::crc_registered(std::uint32_t* state, const std::uint8_t* source
 }
 
 bool ArenaMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
-                       std::uint32_t* state) {
+                       std::uint32_t* state, core::ReadBy) {
   check("a fetch", source, octets, false, core::kRemoteRead);
   std::memcpy(target, source, octets);
   if (state != nullptr) *state = crc32c_extend(*state, Octets(target, octets));

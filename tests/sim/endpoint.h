@@ -25,7 +25,7 @@ class ArenaMover final : public core::Mover {
   bool crc_registered(std::uint32_t* state, const std::uint8_t* source,
                       std::size_t octets) override;
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
-             std::uint32_t* state) override;
+             std::uint32_t* state, core::ReadBy) override;
   bool place(std::uint8_t* target, Octets source) override;
   bool update(std::uint8_t* target, const core::AtomicChange&, std::uint64_t* original) override;
 

@@ -212,7 +212,8 @@ bool Endpoint::transmit() {
     batch_sent_ = 0;
     if (batch_octets_ == 0) break;
   }
-  if (!core::keep_lent(std::span(pieces_).first(piece_count_), batch_sent_, mover_)) {
+  if (!core::keep_lent(std::span(pieces_).first(piece_count_), batch_sent_, mover_,
+                       core::ReadBy::ThisCore)) {
     verdict_.fail(Check::Interface, "what a batch was lent is not there");
   }
   if (phase_ == Phase::Streaming) drain();

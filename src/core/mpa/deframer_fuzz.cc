@@ -30,7 +30,7 @@ class PlainMover final : public Mover {
     return crc32c_extend_portable(state, data);
   }
   bool crc_registered(std::uint32_t*, const std::uint8_t*, std::size_t) override { return false; }
-  bool fetch(std::uint8_t*, const std::uint8_t*, std::size_t, std::uint32_t*) override {
+  bool fetch(std::uint8_t*, const std::uint8_t*, std::size_t, std::uint32_t*, ReadBy) override {
     return false;
   }
   bool place(std::uint8_t*, Octets) override { return false; }

@@ -78,9 +78,10 @@ class MarkerWriter {
 };
 
 /// Copies one payload piece to staging. `state`: the CRC register to extend, or null.
-bool copy_piece(Mover& mover, std::uint8_t* to, const PayloadPiece& piece, std::uint32_t* state) {
+bool copy_piece(Mover& mover, std::uint8_t* to, const PayloadPiece& piece, std::uint32_t* state,
+                ReadBy read_by) {
   if (piece.octets == 0) return true;
-  if (piece.registered) return mover.fetch(to, piece.data, piece.octets, state);
+  if (piece.registered) return mover.fetch(to, piece.data, piece.octets, state, read_by);
   std::memcpy(to, piece.data, piece.octets);
   if (state != nullptr) *state = mover.crc_extend(*state, Octets(to, piece.octets));
   return true;
@@ -89,15 +90,17 @@ bool copy_piece(Mover& mover, std::uint8_t* to, const PayloadPiece& piece, std::
 /// The CRC of an FPDU that is staged front to back from `start` on.
 class Sum {
  public:
-  Sum(Mover& mover, bool on, const std::uint8_t* start)
-      : mover_(mover), on_(on), uncovered_(start) {}
+  Sum(Mover& mover, bool on, const std::uint8_t* start, ReadBy read_by)
+      : mover_(mover), on_(on), read_by_(read_by), uncovered_(start) {}
 
   /// Stages a piece of the payload. False: its memory is gone.
   bool copy(std::uint8_t* to, const PayloadPiece& piece) {
-    if (!on_ || piece.octets < kFuseOctetsMin) return copy_piece(mover_, to, piece, nullptr);
+    if (!on_ || piece.octets < kFuseOctetsMin) {
+      return copy_piece(mover_, to, piece, nullptr, read_by_);
+    }
     cover(to);
     uncovered_ = to + piece.octets;
-    return copy_piece(mover_, to, piece, &state_);
+    return copy_piece(mover_, to, piece, &state_, read_by_);
   }
   /// A piece that is sent from where it lies, between what was staged before `at` and after it.
   bool refer(const PayloadPiece& piece, const std::uint8_t* at) {
@@ -125,6 +128,7 @@ class Sum {
 
   Mover& mover_;
   const bool on_;
+  const ReadBy read_by_;
   std::uint32_t state_ = kCRC32CStart;
   const std::uint8_t* uncovered_;  ///< staged octets from here on are not in it yet
 };
@@ -192,7 +196,7 @@ Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
   std::uint8_t* cursor = start + wire::kUlpduLengthOctets;
   if (!fpdu.header.empty()) std::memcpy(cursor, fpdu.header.data(), fpdu.header.size());
   cursor += fpdu.header.size();
-  Sum sum(*mover_, crc_, start);
+  Sum sum(*mover_, crc_, start, batch.read_by());
   for (const PayloadPiece& piece : fpdu.payload) {
     if (!sum.copy(cursor, piece)) return Framed::MemoryGone;
     cursor += piece.octets;
@@ -235,7 +239,7 @@ std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::u
     std::memcpy(at, first, head);
     std::uint32_t state = same_state;
     if (crc_) state = mover_->crc_extend(state, Octets(first + same, kNumberOctets));
-    if (!mover_->fetch(at + head, payload, octets, crc_ ? &state : nullptr)) break;
+    if (!mover_->fetch(at + head, payload, octets, crc_ ? &state : nullptr, batch.read_by())) break;
     std::uint8_t* cursor = at + head + octets;
     std::uint8_t* const crc_place = at + size - wire::kCRCOctets;
     if (cursor != crc_place) {
@@ -273,7 +277,7 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
   if (!fpdu.header.empty()) {
     std::memcpy(cursor + wire::kUlpduLengthOctets, fpdu.header.data(), fpdu.header.size());
   }
-  Sum sum(*mover_, crc_, cursor);
+  Sum sum(*mover_, crc_, cursor, batch.read_by());
   cursor += head;
   for (const PayloadPiece& piece : fpdu.payload) {
     if (copies(piece, fpdu.snapshot)) {
@@ -310,7 +314,7 @@ Framed Framer::append_marked(TransmitBatch& batch, const FPDU& fpdu) {
       PayloadPiece run = piece;
       std::uint8_t* const to = writer.room(&run.octets);
       if (run.octets > piece.octets) run.octets = piece.octets;
-      if (!copy_piece(*mover_, to, run, nullptr)) return Framed::MemoryGone;
+      if (!copy_piece(*mover_, to, run, nullptr, ReadBy::ThisCore)) return Framed::MemoryGone;
       writer.advance(run.octets);
       piece.data += run.octets;
       piece.octets -= run.octets;

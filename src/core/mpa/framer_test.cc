@@ -200,6 +200,18 @@ TEST(Framer, ASnapshotIsCopiedSoThatItsCRCFitsWhatIsSent) {
   EXPECT_EQ(octets_of(sender.batch), SlowSender(false, true).fpdu(ulpdu));
 }
 
+TEST(Framer, ItsMoverIsToldWhoReadsWhatItStages) {
+  for (const ReadBy read_by : {ReadBy::ThisCore, ReadBy::AnotherCore}) {
+    Sender sender(false, true);
+    TransmitBatch batch(sender.staging, sender.pieces, SIZE_MAX, SIZE_MAX, read_by);
+    const Bytes header(14, 0xc1), data(20'000, 7);
+    const PayloadPiece piece{data.data(), data.size(), true};
+    ASSERT_EQ(sender.framer.append(batch, header, {&piece, 1}, true), Framed::Done);
+    ASSERT_EQ(sender.framer.append_run(batch, header, data.data(), 500, 4), 4u);
+    EXPECT_EQ(sender.mover.readers, std::set{read_by});
+  }
+}
+
 // Without a CRC nothing has to fit: it is lent, and there is room for a copy should it have to
 // wait.
 TEST(Framer, ASnapshotWithoutACRCIsLent) {
@@ -217,7 +229,7 @@ TEST(Framer, ASnapshotWithoutACRCIsLent) {
   EXPECT_EQ(to_hex(octets_of(sender.batch)), to_hex(weft::test::join({fpdu, fpdu})));
 
   // The first FPDU and half of the second have left.
-  ASSERT_TRUE(keep_lent(pieces, fpdu.size() + 2500, sender.mover));
+  ASSERT_TRUE(keep_lent(pieces, fpdu.size() + 2500, sender.mover, ReadBy::ThisCore));
   std::fill(data.begin(), data.end(), 8);
   EXPECT_EQ(pieces[1].data, data.data()) << "that one is gone";
   EXPECT_FALSE(pieces[3].registered);

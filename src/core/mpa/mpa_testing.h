@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,9 @@ class TestMover final : public Mover {
     return true;
   }
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
-             std::uint32_t* state) override {
+             std::uint32_t* state, ReadBy read_by) override {
     if (is_gone(source, octets)) return false;
+    readers.insert(read_by);
     std::memcpy(target, source, octets);
     if (state != nullptr) *state = crc32c_extend_portable(*state, Octets(target, octets));
     return true;
@@ -48,6 +50,7 @@ class TestMover final : public Mover {
   const std::uint8_t* gone = nullptr;
   std::size_t gone_octets = 0;
   int crc_calls = 0;
+  std::set<ReadBy> readers;  ///< of what was fetched
 
  private:
   bool is_gone(const std::uint8_t* p, std::size_t octets) const {

@@ -199,7 +199,8 @@ bool QP::transmit_short(TransmitBatch& batch, OpenWork& work, Instant now) {
   std::uint8_t* const payload = at + header.encode(MutableOctets(at, ulpdu));
   if (!work.inline_data.empty()) {
     std::memcpy(payload, source, work.octets);
-  } else if (work.octets > 0 && !mover_.fetch(payload, source, work.octets, nullptr)) {
+  } else if (work.octets > 0 &&
+             !mover_.fetch(payload, source, work.octets, nullptr, ReadBy::ThisCore)) {
     batch.rollback(mark);
     return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
   }

@@ -57,7 +57,7 @@ class WatchingMover final : public Mover {
     return true;
   }
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t n,
-             std::uint32_t* state) override {
+             std::uint32_t* state, ReadBy) override {
     if (!readable(source, n)) return false;
     std::memcpy(target, source, n);
     if (state) *state = crc32c_extend_portable(*state, Octets(target, n));

@@ -47,7 +47,7 @@ class PlainMover final : public Mover {
     return true;
   }
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
-             std::uint32_t* state) override {
+             std::uint32_t* state, ReadBy) override {
     ++fetches;
     if (gone(source, octets)) return false;
     std::memcpy(target, source, octets);

@@ -21,7 +21,7 @@ std::shared_ptr<void> map_large_pages() {
   std::uint8_t* const home = first + before;
   // Both can only fail for want of the kernel's memory, and cost address space then.
   if (before != 0) ::munmap(first, before);
-  if (before != kLargePage) ::munmap(home + kHomeOctets, kLargePage - before);
+  ::munmap(home + kHomeOctets, kLargePage - before);
   ::madvise(home, kHomeOctets, MADV_HUGEPAGE);  // or not, as the machine is set
   try {
     return {home, [](void* at) { ::munmap(at, kHomeOctets); }};
@@ -38,18 +38,29 @@ void TransmitBuffer::operator delete(TransmitBuffer* buffer, std::destroying_del
   if (home == nullptr) ::operator delete(buffer, std::align_val_t{alignof(TransmitBuffer)});
 }
 
+std::unique_ptr<TransmitBuffer> TransmitPool::borrow() {
+  std::unique_ptr<TransmitBuffer> buffer = BufferPool::borrow();
+  others_ = std::min(others_, kept_);
+  return buffer;
+}
+
 void TransmitPool::give_back(std::unique_ptr<TransmitBuffer> buffer) {
-  if (home_ == nullptr || buffer->home != nullptr || keeps_all()) {
-    return BufferPool::give_back(std::move(buffer));
-  }
-  --borrowed_;  // those that rest are enough
+  if (home_ == nullptr || buffer->home != nullptr) return put(std::move(buffer), kept_);
+  if (others_ == kKeep && !keeps_all()) return static_cast<void>(--borrowed_);
+  put(std::move(buffer), others_++);
 }
 
 void TransmitPool::give_back_to_rest(std::unique_ptr<TransmitBuffer> buffer) {
   if (home_ == nullptr) make_resting();
+  buffer->home != nullptr ? put(std::move(buffer), others_) : give_back(std::move(buffer));
+}
+
+/// Those kept from `place` on are lent before it.
+void TransmitPool::put(std::unique_ptr<TransmitBuffer> buffer, std::size_t place) {
   const std::size_t before = kept_;
-  give_back(std::move(buffer));
-  std::rotate(free_.begin(), free_.begin() + before, free_.begin() + kept_);
+  BufferPool::give_back(std::move(buffer));
+  const auto first = free_.begin();
+  std::rotate(first + std::min(place, before), first + before, first + kept_);
 }
 
 void TransmitPool::lose(std::unique_ptr<TransmitBuffer> buffer) {
@@ -63,6 +74,8 @@ void TransmitPool::make_resting() {
   if (!keeps_all()) home_ = map_large_pages();
   if (home_ == nullptr) return;
   while (kept_ != 0) free_[--kept_] = nullptr;
+  others_ = 0;
+  keep_ = kResting + kKeep;
   auto* place = static_cast<std::uint8_t*>(home_.get());
   for (; kept_ < kResting; ++kept_, place += sizeof(TransmitBuffer)) {
     free_[kept_].reset(new (place) TransmitBuffer);

@@ -75,6 +75,7 @@ class BufferPool {
     }
   }
   std::size_t borrowed() const { return borrowed_; }
+  std::size_t kept() const { return kept_; }
   /// From now on none is given back to malloc.
   void keep_all() { keep_ = free_.size(); }
 
@@ -99,6 +100,7 @@ class TransmitPool : public BufferPool<TransmitBuffer> {
  public:
   static constexpr std::size_t kResting = 7;
 
+  std::unique_ptr<TransmitBuffer> borrow();
   void give_back(std::unique_ptr<TransmitBuffer> buffer);
   /// As give_back(), where another core has read it.
   void give_back_to_rest(std::unique_ptr<TransmitBuffer> buffer);
@@ -107,9 +109,11 @@ class TransmitPool : public BufferPool<TransmitBuffer> {
 
  private:
   void make_resting();
+  void put(std::unique_ptr<TransmitBuffer> buffer, std::size_t place);
 
   std::shared_ptr<void> home_;  ///< of those that rest, once any does
   std::size_t resting_ = 0;     ///< so many lie there
+  std::size_t others_ = 0;      ///< kept below them, and lent when all of them are
 };
 
 }  // namespace weft::engine

@@ -14,13 +14,13 @@ using transport::IOResult;
 /// What transmit() does where one short message was posted, or a Read is to be answered by one, and
 /// nothing else is under way, as mostly where somebody waits for it. True: all of it.
 bool Connection::transmit_short() {
+  core::QP& core = qp_->core();
   const bool alone = batch_ == nullptr && !has_spliced() && only_reads() && !send_lost_ &&
-                     !emss_is_old() && qp_->sends_pending() <= 1;
+                     !emss_is_old() && qp_->sends_pending() + core.inbound_reads_open() <= 1;
   if (!alone) return false;
   std::array<std::uint8_t, core::QP::kShortStagingOctets> staging;
   core::Piece piece;
   core::TransmitBatch batch(staging, {&piece, 1}, staging.size());
-  core::QP& core = qp_->core();
   if (!core.poll_short(batch, owner_.now())) return false;
   heard_ = false;
   emss_weight_ += static_cast<std::uint32_t>(piece.octets + kEmssBatchWeight);

@@ -226,14 +226,15 @@ bool GuardedMover::crc_registered(std::uint32_t* state, const std::uint8_t* sour
 bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
                          std::uint32_t* state, core::ReadBy read_by) {
   const bool elsewhere = read_by == core::ReadBy::AnotherCore && octets >= kFetchedPastOctetsMin;
-  const bool past = elsewhere && stores_.goes_past(octets);
+  StoreHabit& habit = state == nullptr ? stores_ : summed_stores_;
+  const bool past = elsewhere && habit.goes_past(octets);
   const std::uint64_t began = elsewhere ? ticks() : 0;
   const bool done = guarded(source, octets, [&] {
     if (state == nullptr) return (past ? copy_past : copy)(target, Octets(source, octets));
     *state = (past ? crc32c_copy_past : crc32c_copy)(*state, MutableOctets(target, octets),
                                                      Octets(source, octets));
   });
-  if (elsewhere && !past) stores_.note(octets, ticks() - began);
+  if (done && elsewhere && !past) habit.note(octets, ticks() - began);
   return done;
 }
 

@@ -37,7 +37,7 @@ class GuardedMover final : public core::Mover {
   /// not be.
   std::atomic<bool> sends_cold_{false};
   RecentPlaces recent_places_;
-  StoreHabit stores_;
+  StoreHabit stores_, summed_stores_;  ///< with a CRC it takes longer
 };
 
 }  // namespace weft::engine

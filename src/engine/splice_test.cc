@@ -423,7 +423,7 @@ TEST(SplicedBatches, BuffersRestBeforeTheyAreLentAgain) {
   EXPECT_LE(pages.size(), 3u) << "with the one behind the last octet";
 }
 
-TEST(SplicedBatches, MoreThanThoseThatRestAreMadeAndNotKept) {
+TEST(SplicedBatches, MoreThanThoseThatRestAreMadeAndLentBehindThem) {
   TransmitPool pool;
   pool.give_back_to_rest(borrow(pool));
   std::vector<std::unique_ptr<TransmitBuffer>> lent;
@@ -433,13 +433,33 @@ TEST(SplicedBatches, MoreThanThoseThatRestAreMadeAndNotKept) {
     if (buffer->home != nullptr) resting.insert(buffer.get());
   }
   EXPECT_EQ(resting.size(), TransmitPool::kResting);
-  for (auto& buffer : lent) pool.give_back(std::move(buffer));
-  EXPECT_EQ(pool.borrowed(), 0u);
-  for (auto& buffer : lent) buffer = borrow(pool);
-  for (std::size_t i = 0; i < TransmitPool::kResting; ++i) {
-    EXPECT_TRUE(resting.contains(lent[i].get())) << i;
+  std::set<const TransmitBuffer*> all;
+  for (const auto& buffer : lent) all.insert(buffer.get());
+  for (int round = 0; round < 4; ++round) {
+    for (auto& buffer : lent) {
+      const bool rests = round % 2 != 0;
+      rests ? pool.give_back_to_rest(std::move(buffer)) : pool.give_back(std::move(buffer));
+    }
+    EXPECT_EQ(pool.borrowed(), 0u);
+    for (auto& buffer : lent) buffer = borrow(pool);
+    for (std::size_t i = 0; i < lent.size(); ++i) {
+      EXPECT_EQ(resting.contains(lent[i].get()), i < TransmitPool::kResting) << i;
+      EXPECT_TRUE(all.contains(lent[i].get())) << "another was made: " << i;
+    }
   }
   for (auto& buffer : lent) pool.give_back_to_rest(std::move(buffer));
+}
+
+TEST(SplicedBatches, NotAllThatWereEverLentAreKept) {
+  TransmitPool pool;
+  pool.give_back_to_rest(borrow(pool));
+  std::vector<std::unique_ptr<TransmitBuffer>> lent(100);
+  for (int round = 0; round < 2; ++round) {
+    for (auto& buffer : lent) buffer = borrow(pool);
+    for (auto& buffer : lent) pool.give_back(std::move(buffer));
+  }
+  EXPECT_EQ(pool.borrowed(), 0u);
+  EXPECT_LE(pool.kept(), TransmitPool::kResting + 8);
 }
 
 // A connection may end behind its RNIC.

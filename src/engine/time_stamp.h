@@ -15,7 +15,7 @@ namespace weft::engine {
 class TimeStamp {
  public:
   void note() { at_ = read(); }
-  /// Was it within the last millisecond, for sure? Always false where there is no such counter.
+  /// Was it within the last millisecond? Always false where there is no such counter.
   bool is_fresh() const {
     // No counter of these is faster than 8 GHz. Those of two processors may differ: then it was
     // never.

@@ -16,7 +16,7 @@ bool QP::poll_transmit(TransmitBatch& batch, Instant now) {
 // What transmit_segment() does, once, for what most programs wait for.
 bool QP::poll_short(TransmitBatch& batch, Instant now) {
   const bool free = state_ == QPState::RTS && !silent() && !rtr_pending_ &&
-                    outbound_ == OutboundMessage::None;
+                    outbound_ == OutboundMessage::None && !config_.complete_placed;
   if (!free || !start_next(now)) return false;
   if (outbound_ == OutboundMessage::Response) {
     const InboundRead& read = inbound_reads_.front();

@@ -29,7 +29,7 @@ std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets sour
 
 std::uint32_t crc32c_copy_past(std::uint32_t state, MutableOctets target, Octets source) {
   weft_assert(target.size() >= source.size());
-  if (source.size() >= kPastOctetsMin) {
+  if (source.size() >= kCopyPastOctetsMin) {
     if (can_fold_512()) return crc32c_copy_past_512(state, target, source);
     if (can_fold_256()) return crc32c_copy_past_256(state, target, source);
   }

@@ -18,7 +18,7 @@ namespace weft {
 /// Fewer octets are not worth folding.
 inline constexpr std::size_t kFoldOctetsMin = 128;
 /// Fewer are not worth to be stored past the caches.
-inline constexpr std::size_t kPastOctetsMin = 1024;
+inline constexpr std::size_t kCopyPastOctetsMin = 1024;
 
 #if defined(__x86_64__)
 
@@ -30,7 +30,8 @@ inline bool can_fold_256() {
   return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2");
 }
 
-/// Of kFoldOctetsMin octets at least, and kPastOctetsMin, where can_fold_512().
+/// Of kFoldOctetsMin octets at least, those past the caches of kCopyPastOctetsMin, where
+/// can_fold_512().
 std::uint32_t crc32c_extend_512(std::uint32_t state, Octets data);
 std::uint32_t crc32c_copy_512(std::uint32_t state, MutableOctets target, Octets source);
 std::uint32_t crc32c_copy_past_512(std::uint32_t state, MutableOctets target, Octets source);

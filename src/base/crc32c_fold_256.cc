@@ -154,7 +154,7 @@ std::uint32_t crc32c_copy_256(std::uint32_t state, MutableOctets target, Octets 
 }
 
 std::uint32_t crc32c_copy_past_256(std::uint32_t state, MutableOctets target, Octets source) {
-  weft_assert(source.size() >= kPastOctetsMin && target.size() >= source.size());
+  weft_assert(source.size() >= kCopyPastOctetsMin && target.size() >= source.size());
   return folding::copy_past(state, target.data(), source, run<Copy::Past>);
 }
 

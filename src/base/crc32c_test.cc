@@ -53,7 +53,7 @@ std::uint32_t extend_by_folding_copy(std::uint32_t state, Octets data) {
 
 template <std::uint32_t (*Fold)(std::uint32_t, MutableOctets, Octets)>
 std::uint32_t extend_by_folding_past(std::uint32_t state, Octets data) {
-  return data.size() < kPastOctetsMin ? crc32c_extend_unfolded(state, data)
+  return data.size() < kCopyPastOctetsMin ? crc32c_extend_unfolded(state, data)
                                       : extend_by_folding_copy<Fold>(state, data);
 }
 

@@ -91,7 +91,7 @@ class BufferPool {
 };
 
 /// Buffers whose octets another core has just read are in its caches: to write there again, before
-/// they have left them, takes up to four times as long. So kResting of them take turns, more than
+/// they have left them, takes several times as long. So kResting of them take turns, more than
 /// fit a second-level cache.
 ///
 /// They lie together in the machine's large pages, where it gives us any. What is sent as its pages

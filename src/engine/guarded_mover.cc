@@ -178,7 +178,7 @@ bool timed(std::atomic<bool>& cold, std::size_t octets, Sum sum) {
 
 /// So much, placed where nothing was placed lately, is stored past the caches. Less is what
 /// programs look at soon.
-constexpr std::size_t kPastOctetsMin = RecentPlaces::kBlockOctets;
+constexpr std::size_t kPlacedPastOctetsMin = RecentPlaces::kBlockOctets;
 
 /// Less says too little of how slow stores are, and gains nothing by going past the caches.
 constexpr std::size_t kFetchedPastOctetsMin = kTimedOctetsMin;
@@ -239,7 +239,8 @@ bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::
 }
 
 bool GuardedMover::place(std::uint8_t* target, Octets source) {
-  const bool past = source.size() >= kPastOctetsMin && !recent_places_.note(target, source.size());
+  const bool past =
+      source.size() >= kPlacedPastOctetsMin && !recent_places_.note(target, source.size());
   return guarded(target, source.size(), [&] { (past ? copy_past : copy)(target, source); });
 }
 

@@ -6,12 +6,13 @@
 namespace weft::core {
 
 TransmitBatch::TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max,
-                             std::size_t octets_bound, ReadBy read_by)
+                             std::size_t octets_bound, ReadBy read_by, bool copies)
     : staging_(staging),
       pieces_(pieces),
       octets_max_(std::min(octets_max, octets_bound)),
       octets_bound_(octets_bound),
-      read_by_(read_by) {}
+      read_by_(read_by),
+      copies_(copies) {}
 
 std::uint8_t* TransmitBatch::reserve(std::size_t n) {
   if (n > staging_room()) return nullptr;

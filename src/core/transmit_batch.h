@@ -19,7 +19,7 @@ struct Piece {
 };
 
 /// A gather list under construction. Headers, CRCs and small payloads are copied into `staging`;
-/// large payloads are referenced where they lie.
+/// large payloads are referenced where they lie, unless the batch copies them too.
 ///
 /// Invariants: octets leave in the order of the calls; neighbouring staging octets share a Piece;
 /// octets() is the sum over pieces().
@@ -29,9 +29,10 @@ class TransmitBatch {
  public:
   /// `octets_max`: no FPDU is begun once the batch holds this many octets. `octets_bound`: nor one,
   /// but the first, that would make it longer than this, markers not counted.
-  /// `read_by`: what is likely of most of it.
+  /// `read_by`: what is likely of most of it. `copies`: large payloads too.
   TransmitBatch(MutableOctets staging, std::span<Piece> pieces, std::size_t octets_max,
-                std::size_t octets_bound = SIZE_MAX, ReadBy read_by = ReadBy::ThisCore);
+                std::size_t octets_bound = SIZE_MAX, ReadBy read_by = ReadBy::ThisCore,
+                bool copies = false);
 
   /// The next n octets of staging, as part of the gather list; the caller fills them.
   /// Null when staging or the list is full.
@@ -54,6 +55,7 @@ class TransmitBatch {
   std::span<const Piece> pieces() const { return pieces_.first(piece_count_); }
   std::size_t octets() const { return octets_; }
   ReadBy read_by() const { return read_by_; }
+  bool copies() const { return copies_; }
   std::size_t staging_room() const { return staging_.size() - staged_; }
   std::size_t piece_room() const { return pieces_.size() - piece_count_; }
   bool full() const { return octets_ >= octets_max_; }
@@ -69,6 +71,7 @@ class TransmitBatch {
   std::span<Piece> pieces_;
   std::size_t octets_max_, octets_bound_;
   ReadBy read_by_;
+  bool copies_;
   std::size_t staged_ = 0;
   std::size_t piece_count_ = 0;
   std::size_t octets_ = 0;

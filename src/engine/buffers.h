@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 
+#include "base/time.h"
 #include "core/transmit_batch.h"
 
 namespace weft::engine {
@@ -43,6 +45,9 @@ struct TransmitBuffer {
   std::size_t total = 0;  ///< octets of the batch
   std::size_t share = 0;  ///< octets that are given to the transport at once, at most
   bool spliced = false;      ///< sent as its pages (transport::Stream::splice)
+  bool staged = false;       ///< all of it was copied to staging for that
+  std::size_t begin = 0;     ///< of its staging; before that lies what was spliced and not read yet
+  std::optional<Instant> began;  ///< if it counts how long the sender is busy with it
   std::array<core::Piece, kTransmitPieces> pieces;
   std::size_t piece_count = 0;
   std::array<iovec, kTransmitPieces> vectors;

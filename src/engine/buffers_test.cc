@@ -19,9 +19,9 @@ TEST(TransmitPool, BuffersRestBeforeTheyAreLentAgain) {
   for (int i = 0; i < 24; ++i) {
     auto buffer = pool.borrow();
     lent.push_back(buffer.get());
-    batches.note_sent(100);
+    static_cast<void>(batches.note_sent(100, true));
     batches.keep(std::move(buffer));
-    ASSERT_EQ(batches.release(0, false, pool), 100u);
+    ASSERT_EQ(batches.release(0, pool), 100u);
   }
   constexpr std::size_t kResting = TransmitPool::kResting;
   const auto last = lent.end() - kResting;
@@ -117,9 +117,9 @@ TEST(TransmitPool, WhereNothingMayBeFreedNoneAreReplaced) {
 TEST(TransmitPool, BuffersThatWereCopiedFromAreLentAgainAtOnce) {
   TransmitPool pool;
   SplicedBatches batches(true);
-  batches.note_sent(100);
+  static_cast<void>(batches.note_sent(100, true));
   batches.keep(pool.borrow());
-  ASSERT_EQ(batches.release(0, false, pool), 100u);
+  ASSERT_EQ(batches.release(0, pool), 100u);
   for (int i = 0; i < 8; ++i) pool.give_back(pool.borrow());
   auto copied = pool.borrow();
   const TransmitBuffer* const hot = copied.get();

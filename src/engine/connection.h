@@ -43,6 +43,7 @@ class ConnectionOwner {
   /// May it be spliced? Then somebody can be woken to look whether it was read.
   virtual bool may_splice() = 0;
   virtual bool splices_always() const = 0;
+  virtual bool stages_always() const = 0;
   /// Something was spliced: handle_spliced() of it is to be called within a short while.
   virtual void note_spliced(Connection&) = 0;
   /// It exchanges small messages, and waits for each: others are not to keep it waiting.
@@ -211,6 +212,9 @@ class Connection {
   std::size_t share_of_batch();
   void note_sent();
   bool may_splice();
+  bool make_batch(bool is_short);
+  std::unique_ptr<TransmitBuffer> take_staging();
+  void put_back_batch();
   void count_sent(std::size_t octets);
   bool has_spliced() const;
   bool release_spliced();
@@ -307,7 +311,7 @@ class Connection {
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
   bool heard_ = false;                ///< something was received since the last batch
   bool sent_much_ = false;            ///< a batch that is not small, since the last turn
-  bool spliced_last_ = false;         ///< the last batch; the next is likely spliced too
+  std::size_t octets_last_ = 0;       ///< of the last batch; the next is likely as long
   bool drained_ = false;              ///< the last receive found less than it asked for
   struct {
     Instant began, ended;

@@ -48,7 +48,8 @@ void Connection::keep_unsent(Octets octets, std::size_t sent) {
   batch_->piece_count = 1;
   batch_->sent = sent;
   batch_->total = batch_->share = octets.size();
-  batch_->spliced = false;
+  batch_->spliced = batch_->staged = false;
+  batch_->began.reset();
 }
 
 /// Nothing is left of what transmit() does, mostly.

@@ -64,40 +64,7 @@ void Connection::transmit() {
       blocked_ = true;  // the turn is over; the poller finds the stream writable and gives the next
       break;
     }
-    refresh_emss(is_short);
-    const bool splices = !is_short && may_splice() && !spliced_->full();
-    batch_ = owner_.transmit_buffers().borrow();
-    if (batch_ == nullptr) {
-      end_error_ = ENOMEM;
-      end_text_ = kNoStaging;
-      static_cast<void>(core.fail(owner_.now()));  // any state but Error can
-      break;
-    }
-    const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
-    const std::size_t staging = many ? kUnfinishedOctetsMax : kTransmitStagingOctets;
-    core::TransmitBatch batch(MutableOctets(batch_->staging).first(staging), batch_->pieces,
-                              splices ? kSplicedOctetsMax : kTransmitOctetsMax,
-                              is_short ? kOctetsPerShortTurn : SIZE_MAX,
-                              splices && spliced_last_ ? ReadBy::AnotherCore : ReadBy::ThisCore);
-    core.poll_transmit(batch, owner_.now());
-    batch_->sent = 0;
-    batch_->total = batch.octets();
-    if (batch_->total > kSmallOctets) sent_much_ = true;
-    emss_weight_ += static_cast<std::uint32_t>(batch_->total + kEmssBatchWeight);
-    batch_->piece_count = batch.pieces().size();
-    // What a Read is answered with has to be as it was before our program may write there again.
-    spliced_last_ = splices && batch_->total >= kSplicedOctetsMin;
-    batch_->spliced = spliced_last_ && keep_lent(ReadBy::AnotherCore);
-    if (spliced_ != nullptr) {
-      spliced_->habit.note_batch(core.wants_transmit(), qp_->send_cq().armings(),
-                                 owner_.empty_polls());
-    }
-    batch_->share = share_of_batch();
-    if (batch_->total == 0) {
-      owner_.transmit_buffers().give_back(std::move(batch_));
-      break;
-    }
-    if (!send_pending()) break;
+    if (!make_batch(is_short) || !send_pending()) break;
   }
   if (batch_ != nullptr && !keep_lent(ReadBy::ThisCore)) handle_lent_memory_gone();
   // A FIN waits for what is unsent; a reset (the core is in Error then) does not.
@@ -110,6 +77,61 @@ void Connection::transmit() {
     owner_.report_async(device::AsyncEventKind::SendsDrained, *qp_);
   }
   settle();
+}
+
+/// Lets the core fill a batch. False: it has nothing, or there is no memory to do so.
+bool Connection::make_batch(bool is_short) {
+  core::QP& core = qp_->core();
+  refresh_emss(is_short);
+  const bool splices = !is_short && may_splice() && !spliced_->full();
+  const bool bulk = splices && octets_last_ >= kSplicedOctetsMin;
+  const bool may_stage = !is_short && !bulk && octets_last_ >= StagingHabit::kOctetsMin &&
+                         spliced_ != nullptr && stream_->can_splice();
+  const std::optional<Instant> began =
+      may_stage ? std::optional(owner_.read_clock()) : std::nullopt;
+  const bool stages = may_stage && spliced_->staging.stages();
+  if (stages) batch_ = take_staging();
+  const bool staged = batch_ != nullptr;
+  if (!staged) batch_ = owner_.transmit_buffers().borrow();
+  if (batch_ == nullptr) {
+    end_error_ = ENOMEM;
+    end_text_ = kNoStaging;
+    static_cast<void>(core.fail(owner_.now()));  // any state but Error can
+    return false;
+  }
+  const bool many = owner_.transmit_buffers().borrowed() > kBatchesLentFreely;
+  const std::size_t room = std::min(kTransmitStagingOctets - batch_->begin,
+                                    many ? kUnfinishedOctetsMax : kTransmitStagingOctets);
+  core::TransmitBatch batch(MutableOctets(batch_->staging).subspan(batch_->begin, room),
+                            batch_->pieces,
+                            splices || staged ? kSplicedOctetsMax : kTransmitOctetsMax,
+                            is_short ? kOctetsPerShortTurn : SIZE_MAX,
+                            bulk || staged ? ReadBy::AnotherCore : ReadBy::ThisCore, staged);
+  core.poll_transmit(batch, owner_.now());
+  const std::size_t octets = batch.octets();
+  batch_->sent = 0;
+  batch_->total = octets;
+  batch_->piece_count = batch.pieces().size();
+  batch_->staged = staged;
+  // What a Read is answered with has to be as it was before our program may write there again.
+  batch_->spliced =
+      staged ? octets >= StagingHabit::kOctetsMin
+             : splices && octets >= kSplicedOctetsMin && keep_lent(ReadBy::AnotherCore);
+  const bool counts = octets >= StagingHabit::kOctetsMin && stages == batch_->spliced;
+  batch_->began = counts ? began : std::nullopt;
+  if (spliced_ != nullptr) {
+    spliced_->habit.note_batch(core.wants_transmit(), qp_->send_cq().armings(),
+                               owner_.empty_polls());
+  }
+  batch_->share = share_of_batch();
+  if (octets == 0) {
+    put_back_batch();
+    return false;
+  }
+  octets_last_ = octets;
+  if (octets > kSmallOctets) sent_much_ = true;
+  emss_weight_ += static_cast<std::uint32_t>(octets + kEmssBatchWeight);
+  return true;
 }
 
 /// How much of the batch leaves at once. In equal shares, and not a packet and a short one behind
@@ -193,6 +215,7 @@ bool Connection::send_pending() {
         continue;
       case IOResult::Kind::WouldBlock:
         blocked_ = true;
+        batch_->began.reset();  // it waits, from now on
         return false;
       case IOResult::Kind::BadMemory:
         // Whose it is shows when what is lent has been copied.
@@ -210,31 +233,54 @@ bool Connection::send_pending() {
     }
   }
   note_sent();
-  if (batch_->spliced) {
+  if (batch_->began) {
+    spliced_->staging.note(batch_->total, owner_.read_clock() - *batch_->began);
+  }
+  put_back_batch();
+  return true;
+}
+
+/// Nothing of it is left to be sent.
+void Connection::put_back_batch() {
+  if (batch_->staged) {
+    spliced_->keep_staged(std::move(batch_));
+  } else if (batch_->spliced) {
     spliced_->keep(std::move(batch_));
   } else {
     owner_.transmit_buffers().give_back(std::move(batch_));
   }
-  return true;
 }
 
 /// May what comes be spliced, and would our program have it so?
 bool Connection::may_splice() {
   if (!stream_->can_splice()) return false;
   if (spliced_ == nullptr && owner_.may_splice()) {
-    spliced_.reset(new (std::nothrow) SplicedBatches(owner_.splices_always()));
+    spliced_.reset(new (std::nothrow)
+                       SplicedBatches(owner_.splices_always(), owner_.stages_always()));
   }
   return spliced_ != nullptr && spliced_->habit.splices();
+}
+
+/// A buffer for a batch that is copied, to be spliced from there. Null: the peer has not read
+/// enough of those before it, or there is no memory.
+std::unique_ptr<TransmitBuffer> Connection::take_staging() {
+  if (!spliced_->full()) {
+    if (std::unique_ptr<TransmitBuffer> begun = spliced_->take_begun()) return begun;
+  }
+  if (spliced_->staging_full()) release_spliced();
+  if (spliced_->staging_full()) return nullptr;
+  std::unique_ptr<TransmitBuffer> begun = spliced_->take_begun();
+  return begun != nullptr ? std::move(begun) : owner_.transmit_buffers().borrow();
 }
 
 /// The transport took so much more of the batch: that completes WRs, at once or when the peer has
 /// read what was spliced of it and before it.
 void Connection::count_sent(std::size_t octets) {
-  if (spliced_ == nullptr || (spliced_->empty() && !batch_->spliced)) {
-    return qp_->core().handle_sent(octets, owner_.now());
+  if (spliced_ != nullptr) {
+    octets = spliced_->note_sent(octets, batch_->spliced && !batch_->staged);
+    if (has_spliced()) owner_.note_spliced(*this);
   }
-  spliced_->note_sent(octets);
-  owner_.note_spliced(*this);
+  if (octets != 0) qp_->core().handle_sent(octets, owner_.now());
 }
 
 /// The peer may be asked about what was spliced.
@@ -253,8 +299,7 @@ bool Connection::release_spliced_now() {
   spliced_->next_look = now + kLookPause;
   if (held != SIZE_MAX) spliced_->unknown_from.reset();
   else if (!spliced_->unknown_from) spliced_->unknown_from = now;
-  const bool goes_on = batch_ != nullptr && batch_->spliced;
-  const std::size_t octets = spliced_->release(held, goes_on, owner_.transmit_buffers());
+  const std::size_t octets = spliced_->release(held, owner_.transmit_buffers());
   if (octets == 0) return false;
   spliced_->habit.note_told();
   qp_->core().handle_sent(octets, owner_.now());
@@ -280,12 +325,13 @@ SplicedState Connection::handle_spliced() {
 
 /// The stream may be about to end: WRs that the peer has read are complete, not flushed.
 void Connection::ask_before_end() {
-  if (has_spliced()) release_spliced_now();
+  if (spliced_ != nullptr && spliced_->keeps()) release_spliced_now();
 }
 
 /// Our program ends the connection: WRs that the peer is about to read are complete, and what was
 /// posted behind them is sent.
 void Connection::await_spliced() {
+  ask_before_end();
   if (!has_spliced()) return;
   const bool always = owner_.splices_always();  // tests wait for each other under load
   const Instant until = owner_.read_clock() + (always ? 100 * kSplicePatience : kSplicePatience);
@@ -297,7 +343,9 @@ void Connection::await_spliced() {
 /// The stream sends no more.
 void Connection::drop_batches() {
   if (spliced_ != nullptr) {
-    if (batch_ != nullptr && batch_->spliced) spliced_->keep(std::move(batch_));
+    if (batch_ != nullptr && (batch_->spliced || batch_->staged)) {
+      spliced_->keep(std::move(batch_));
+    }
     spliced_->abandon(owner_.transmit_buffers());
   }
   if (batch_ != nullptr) owner_.transmit_buffers().give_back(std::move(batch_));

@@ -29,6 +29,8 @@ struct Settings {
   /// Bulk within a host is spliced whenever it can be, not only where that is the faster way. For
   /// tests: not a variable either.
   bool splice_always = false;
+  /// What is not spliced from where it lies is staged for it whenever it can be. Likewise.
+  bool stage_always = false;
 };
 
 /// Reads the process's environment. EINVAL: a WEFT_* variable that is unknown or has a bad value;

@@ -265,7 +265,7 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
   std::uint8_t* cursor = batch.reserve(head);
   if (cursor == nullptr) return Framed::NoRoom;
   for (const PayloadPiece& piece : fpdu.payload) {
-    const bool placed = copies(piece, fpdu.snapshot) ? batch.reserve(piece.octets) != nullptr
+    const bool placed = copies(batch, piece, fpdu.snapshot) ? batch.reserve(piece.octets) != nullptr
                         : fpdu.snapshot              ? batch.lend(piece.data, piece.octets)
                                                      : batch.reference(piece.data, piece.octets);
     if (!placed) return Framed::NoRoom;
@@ -280,7 +280,7 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
   Sum sum(*mover_, crc_, cursor, batch.read_by());
   cursor += head;
   for (const PayloadPiece& piece : fpdu.payload) {
-    if (copies(piece, fpdu.snapshot)) {
+    if (copies(batch, piece, fpdu.snapshot)) {
       if (!sum.copy(cursor, piece)) return Framed::MemoryGone;
       cursor += piece.octets;
     } else {
@@ -337,8 +337,8 @@ bool Framer::is_short(std::size_t payload_octets) const {
   return payload_octets < kShortOctets && payload_octets < copy_below_;
 }
 
-bool Framer::copies(const PayloadPiece& piece, bool snapshot) const {
-  return (snapshot && crc_) || !piece.registered || piece.octets < copy_below_;
+bool Framer::copies(const TransmitBatch& batch, const PayloadPiece& piece, bool snapshot) const {
+  return (snapshot && crc_) || batch.copies() || !piece.registered || piece.octets < copy_below_;
 }
 
 }  // namespace weft::core

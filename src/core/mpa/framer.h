@@ -31,7 +31,7 @@ class Framer {
  public:
   Framer() = default;
   /// `copy_below`: payload pieces shorter than this are copied into staging, longer ones are
-  /// referenced in place (unless markers are on: then always copied).
+  /// referenced in place (unless markers are on, or the batch copies: then always copied).
   Framer(bool markers, bool crc, Mover* mover, std::size_t copy_below);
 
   /// Appends one FPDU: `header` (DDP header and any fixed RDMAP header) followed by `payload`.
@@ -74,7 +74,7 @@ class Framer {
   Framed append_plain(TransmitBatch&, const FPDU&);
   Framed append_marked(TransmitBatch&, const FPDU&);
   bool is_short(std::size_t payload_octets) const;
-  bool copies(const PayloadPiece&, bool snapshot) const;
+  bool copies(const TransmitBatch&, const PayloadPiece&, bool snapshot) const;
 
   bool markers_ = false;
   bool crc_ = true;

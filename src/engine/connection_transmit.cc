@@ -117,7 +117,8 @@ bool Connection::make_batch(bool is_short) {
   batch_->spliced =
       staged ? octets >= StagingHabit::kOctetsMin
              : splices && octets >= kSplicedOctetsMin && keep_lent(ReadBy::AnotherCore);
-  const bool counts = octets >= StagingHabit::kOctetsMin && stages == batch_->spliced;
+  const bool counts =
+      octets >= StagingHabit::kOctetsMin && staged == stages && staged == batch_->spliced;
   batch_->began = counts ? began : std::nullopt;
   if (spliced_ != nullptr) {
     spliced_->habit.note_batch(core.wants_transmit(), qp_->send_cq().armings(),
@@ -297,7 +298,7 @@ bool Connection::release_spliced_now() {
   const std::size_t held = stream_->held();
   const Instant now = owner_.read_clock();
   spliced_->next_look = now + kLookPause;
-  if (held != SIZE_MAX) spliced_->unknown_from.reset();
+  if (held != SIZE_MAX || !has_spliced()) spliced_->unknown_from.reset();
   else if (!spliced_->unknown_from) spliced_->unknown_from = now;
   const std::size_t octets = spliced_->release(held, owner_.transmit_buffers());
   if (octets == 0) return false;
@@ -325,14 +326,13 @@ SplicedState Connection::handle_spliced() {
 
 /// The stream may be about to end: WRs that the peer has read are complete, not flushed.
 void Connection::ask_before_end() {
-  if (spliced_ != nullptr && spliced_->keeps()) release_spliced_now();
+  if (has_spliced() || (spliced_ != nullptr && spliced_->keeps())) release_spliced_now();
 }
 
 /// Our program ends the connection: WRs that the peer is about to read are complete, and what was
 /// posted behind them is sent.
 void Connection::await_spliced() {
-  ask_before_end();
-  if (!has_spliced()) return;
+  if (!has_spliced()) return ask_before_end();
   const bool always = owner_.splices_always();  // tests wait for each other under load
   const Instant until = owner_.read_clock() + (always ? 100 * kSplicePatience : kSplicePatience);
   while (state_ == ConnectionState::Streaming && has_spliced() && owner_.read_clock() < until) {

@@ -33,6 +33,8 @@ inline constexpr std::size_t kOctetsPerShortTurn = 22 * 1024;
 /// What neither receives nor sends more at a time exchanges small messages.
 inline constexpr std::size_t kSmallOctets = 4 * 1024;
 inline constexpr std::size_t kTransmitPieces = 512;
+/// What is spliced is referred to by such pages.
+inline constexpr std::size_t kPageOctets = 4096;
 
 struct ReceiveBuffer {
   std::size_t begin = 0;  ///< first octet not yet consumed
@@ -52,7 +54,7 @@ struct TransmitBuffer {
   std::size_t piece_count = 0;
   std::array<iovec, kTransmitPieces> vectors;
   std::shared_ptr<void> home;  ///< the memory that it lies in with others; null: in its own
-  alignas(4096) std::array<std::uint8_t, kTransmitStagingOctets> staging;  ///< whole pages
+  alignas(kPageOctets) std::array<std::uint8_t, kTransmitStagingOctets> staging;  ///< whole pages
 
   static void operator delete(TransmitBuffer* buffer, std::destroying_delete_t);
 };

@@ -265,11 +265,8 @@ bool Connection::may_splice() {
 /// A buffer for a batch that is copied, to be spliced from there. Null: the peer has not read
 /// enough of those before it, or there is no memory.
 std::unique_ptr<TransmitBuffer> Connection::take_staging() {
-  if (!spliced_->full()) {
-    if (std::unique_ptr<TransmitBuffer> begun = spliced_->take_begun()) return begun;
-  }
-  if (spliced_->staging_full()) release_spliced();
-  if (spliced_->staging_full()) return nullptr;
+  if (!spliced_->may_stage()) release_spliced();
+  if (!spliced_->may_stage()) return nullptr;
   std::unique_ptr<TransmitBuffer> begun = spliced_->take_begun();
   return begun != nullptr ? std::move(begun) : owner_.transmit_buffers().borrow();
 }

@@ -29,7 +29,8 @@ struct Settings {
   /// Bulk within a host is spliced whenever it can be, not only where that is the faster way. For
   /// tests: not a variable either.
   bool splice_always = false;
-  /// What is not spliced from where it lies is staged for it whenever it can be. Likewise.
+  /// Bulk that is not spliced from where it lies is staged, and spliced from there, whenever it can
+  /// be. Likewise.
   bool stage_always = false;
 };
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "engine/testing/splicing.h"
 
@@ -233,24 +234,8 @@ TEST_P(SpliceTest, AQueuePairMayGoBeforeThePeerHasRead) {
 
 // A peer that has not promised, as any that is not weft: everything is copied, as ever.
 TEST_P(SpliceTest, WhoPromisesNothingIsSentCopies) {
-  const int on = 1;
-  ASSERT_EQ(::setsockopt(peer->fd(), IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof on), 0);
-  RawPeer other;
-  const sockaddr_storage address = other.listen();
-  QPHandle second = client->make_qp(2);
-  ASSERT_TRUE(client->rnic
-                  .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
-                           {.qp = second.face.number, .ird = 4, .ord = 4, .private_data = {}}, 12)
-                  .ok());
-  peer.emplace(other.accept());
-  ASSERT_TRUE(client->wait_until([&] {
-    client->progress();
-    std::uint8_t request[128];
-    return peer->receive(request, sizeof request) > 0;
-  }));
-  ASSERT_TRUE(peer->send({.kind = wire::StartupKind::Reply, .private_data = {}}));
-  ASSERT_TRUE(client->wait_event().has_value());
-  qp = second;
+  const RawPeer first = std::move(*peer);
+  connect(false);
   send_bulk();
   post_unread(100, 200'000);
   const auto done = client->wait_completion();

@@ -40,8 +40,8 @@ class SplicedBatches {
 
   /// The peer has to read some before there are more.
   bool full() const { return count_ == batches_.size(); }
-  /// The same of those that are staged.
-  bool staging_full() const { return count_ >= kStagedKept; }
+  /// Else the peer has to read some before more is staged.
+  bool may_stage() const { return begun_.batch != nullptr ? !full() : count_ < kStagedKept; }
   /// Are there any?
   bool keeps() const { return count_ != 0 || begun_.batch != nullptr; }
   /// Everything that was sent was told of.
@@ -60,9 +60,10 @@ class SplicedBatches {
     batch->begin = 0;
     batches_[(first_ + count_++) % batches_.size()] = {std::move(batch), sent_};
   }
-  /// The same of one that was staged, which leaves room for others. Not when staging_full().
+  /// The same of one that was staged, and leaves room for others. Not when full().
   void keep_staged(std::unique_ptr<TransmitBuffer> batch) {
-    const std::size_t next = (batch->begin + batch->total + kPage - 1) / kPage * kPage;
+    const std::size_t next =
+        (batch->begin + batch->total + kPageOctets - 1) / kPageOctets * kPageOctets;
     const std::size_t more = std::max(batch->total, kUnfinishedOctetsMax);
     if (next + more > kTransmitStagingOctets) return keep(std::move(batch));
     batch->begin = next;
@@ -103,9 +104,8 @@ class SplicedBatches {
   std::optional<Instant> unknown_from;  ///< since then there was none
 
  private:
-  /// Who stages has few under way, and keeps what it has while it is idle.
+  /// Buffers, the begun one included: who stages has few under way, and keeps these while idle.
   static constexpr std::size_t kStagedKept = 2;
-  static constexpr std::size_t kPage = 4096;
 
   struct Kept {
     std::unique_ptr<TransmitBuffer> batch;

@@ -112,7 +112,7 @@ TEST(SplicedBatches, StagedBatchesLieOneBehindTheOther) {
   SplicedBatches batches(true);
   std::size_t end = 0;
   int in_the_first = 0;
-  while (!batches.staging_full()) {
+  while (batches.may_stage()) {
     auto batch = staged(batches, pool, 65'000);
     ASSERT_LE(batch->begin + batch->total, batch->staging.size());
     if (batch->begin == 0) end = 0;
@@ -142,7 +142,7 @@ TEST(SplicedBatches, ABufferWithoutRoomForTheLongestFPDUIsNotGoneOnWith) {
       EXPECT_LE(begin + std::max(octets, kUnfinishedOctetsMax), batch->staging.size()) << octets;
       static_cast<void>(batches.note_sent(octets, false));
       batches.keep_staged(std::move(batch));
-    } while (!batches.staging_full());
+    } while (batches.may_stage());
     static_cast<void>(batches.release(0, pool));
     EXPECT_FALSE(batches.keeps());
   }

@@ -23,10 +23,8 @@ class StagingHabit {
   static constexpr std::size_t kOctetsMin = 16'000;
   /// Batches that are slow one after the other, before staging is tried.
   static constexpr std::uint32_t kSlowInARow = 8;
-  /// Batches of a while; of those the first find other lines in the caches than the later ones,
-  /// which are judged.
-  static constexpr std::uint32_t kWhile = 1024, kWarmUp = 64, kJudged = 16;
-  static constexpr std::uint32_t kRestMin = 1024, kRestMax = 1 << 16;
+  /// Batches for which it then is.
+  static constexpr std::uint32_t kWhile = 1024;
 
   /// `always`: whatever is noted.
   explicit StagingHabit(bool always) : always_(always) {}
@@ -38,6 +36,11 @@ class StagingHabit {
   }
 
  private:
+  /// Of a while's batches the first find other lines in the caches than the later ones, of which
+  /// so many are judged.
+  static constexpr std::uint32_t kWarmUp = 64, kJudged = 16;
+  static constexpr std::uint32_t kRestMin = 1024, kRestMax = 1 << 16;
+
   struct Pace {
     std::size_t octets = 0;
     Duration took{};

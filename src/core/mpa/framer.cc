@@ -265,9 +265,10 @@ Framed Framer::append_plain(TransmitBatch& batch, const FPDU& fpdu) {
   std::uint8_t* cursor = batch.reserve(head);
   if (cursor == nullptr) return Framed::NoRoom;
   for (const PayloadPiece& piece : fpdu.payload) {
-    const bool placed = copies(batch, piece, fpdu.snapshot) ? batch.reserve(piece.octets) != nullptr
-                        : fpdu.snapshot              ? batch.lend(piece.data, piece.octets)
-                                                     : batch.reference(piece.data, piece.octets);
+    const bool placed = copies(batch, piece, fpdu.snapshot)
+                            ? batch.reserve(piece.octets) != nullptr
+                        : fpdu.snapshot ? batch.lend(piece.data, piece.octets)
+                                        : batch.reference(piece.data, piece.octets);
     if (!placed) return Framed::NoRoom;
   }
   //= MPA-07

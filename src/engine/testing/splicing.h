@@ -21,8 +21,24 @@ class SplicingTest : public PairTest {
  protected:
   void SetUp() override {
     start();
+    memory.assign(kMemory, 7);
+    stag = client->register_octets(memory.data(), memory.size(), 0);
+    connect(true);
+    send_bulk();
+  }
+  void TearDown() override { client.reset(); }
+  Settings make_settings() override {
+    Settings settings = settings_for(GetParam());
+    settings.mpa_revision = 1;
+    settings.close_timeout = std::chrono::seconds(1);
+    return settings;
+  }
+
+  /// Another QP, with another peer; the ones before are left to the test.
+  void connect(bool promises) {
+    RawPeer listener;
     const sockaddr_storage address = listener.listen();
-    qp = client->make_qp(1);
+    qp = client->make_qp();
     const auto made =
         client->rnic.connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
                              {.qp = qp.face.number, .ird = 4, .ord = 4, .private_data = {}}, 11);
@@ -34,23 +50,12 @@ class SplicingTest : public PairTest {
       std::uint8_t request[128];
       return peer->receive(request, sizeof request) > 0;
     }));
-    transport::promise_to_copy(peer->fd());
+    if (promises) transport::promise_to_copy(peer->fd());
     ASSERT_TRUE(peer->send({.kind = wire::StartupKind::Reply, .private_data = {}}));
     const auto event = client->wait_event();
     ASSERT_TRUE(event.has_value());
     ASSERT_EQ(event->event.kind, device::ConnectionEventKind::Established) << event->event.text;
-    memory.assign(kMemory, 7);
-    stag = client->register_octets(memory.data(), memory.size(), 0);
-    send_bulk();
   }
-  void TearDown() override { client.reset(); }
-  Settings make_settings() override {
-    Settings settings = settings_for(GetParam());
-    settings.mpa_revision = 1;
-    settings.close_timeout = std::chrono::seconds(1);
-    return settings;
-  }
-
   void post(std::uint64_t id, std::uint32_t octets, std::uint8_t flags = device::kSignaled) {
     client->post_send(qp, {.opcode = device::SendOpcode::Send,
                            .wr_id = id,
@@ -98,7 +103,6 @@ class SplicingTest : public PairTest {
   }
 
   static constexpr std::size_t kMemory = 1 << 20;
-  RawPeer listener;
   std::optional<RawPeer> peer;
   QPHandle qp;
   device::ConnectionNumber connection = 0;

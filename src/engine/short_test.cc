@@ -43,7 +43,8 @@ TEST_P(ShortTest, WhereverTheTransportStopsAReadIsAnswered) {
     const std::size_t octets = end == &here ? kReadFPDU : kTaggedFPDU;
     for (std::size_t room = 0; room < octets; ++room) {
       SCOPED_TRACE(::testing::Message() << (end == &here ? "request, " : "answer, ") << room);
-      const std::size_t before = end->faults.taken;
+      const std::size_t asked = here.faults.taken, answered = there.faults.taken;
+      const std::size_t before = end == &here ? asked : answered;
       const std::size_t at = room % here.copies.size();
       end->faults.limit(room);
       here.post_read(1, there.words[at], there.words_stag, at);
@@ -52,9 +53,13 @@ TEST_P(ShortTest, WhereverTheTransportStopsAReadIsAnswered) {
       ASSERT_NO_FATAL_FAILURE(expect_done_unpolled(here, 1));
       EXPECT_EQ(here.copies[at], there.words[at]);
       here.copies[at] = 0;
-      // A thread may not be back from the call that sent the end.
-      ASSERT_TRUE(client->wait_until([&] { return end->faults.taken >= before + octets; }));
-      EXPECT_EQ(end->faults.taken, before + octets);
+      // A thread may not be back from the call that sent the end; the next round begins behind it.
+      ASSERT_TRUE(client->wait_until([&] {
+        return here.faults.taken >= asked + kReadFPDU &&
+               there.faults.taken >= answered + kTaggedFPDU;
+      }));
+      EXPECT_EQ(here.faults.taken, asked + kReadFPDU);
+      EXPECT_EQ(there.faults.taken, answered + kTaggedFPDU);
     }
   }
 }

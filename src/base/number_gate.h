@@ -20,4 +20,9 @@ class NumberGate {
   bool passed_;
 };
 
+/// Gives `fd` a number above those of the program, which gets the lowest and may count on few.
+/// Returns the number that it has then; what is no descriptor, as is. With a NumberGate held since
+/// before `fd` was there.
+long out_of_the_way(long fd);
+
 }  // namespace weft

@@ -1,5 +1,6 @@
 // Bulk leaves as the pages that it lies in: WRs are complete when the peer has read them, not
 // before, and whoever ends the stream meanwhile leaves nothing behind.
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <sys/mman.h>
 

@@ -29,7 +29,9 @@ struct CompletionEventState {
 class CompletionChannel {
  public:
   /// Called once, first.
-  Result<void> open(device::Device& device) { return wake_.open(device); }
+  Result<void> open(device::Device& device, WakeFd::Numbers numbers = WakeFd::Numbers::Lowest) {
+    return wake_.open(device, numbers);
+  }
   int fd() const { return wake_.fd(); }
 
   /// One event more for this CQ.

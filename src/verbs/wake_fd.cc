@@ -12,6 +12,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+
+#include "base/number_gate.h"
 
 namespace weft::verbs {
 
@@ -36,15 +39,20 @@ WakeFd::~WakeFd() {
   if (event_fd_ >= 0) close(event_fd_);
 }
 
-Result<void> WakeFd::open(device::Device& device) {
+Result<void> WakeFd::open(device::Device& device, Numbers numbers) {
   device_ = &device;
-  event_fd_ = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+  std::optional<NumberGate> gate;
+  if (numbers == Numbers::Uncounted) gate.emplace();
+  const auto place = [&gate](int fd) {
+    return gate ? static_cast<int>(out_of_the_way(fd)) : fd;
+  };
+  event_fd_ = place(eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC));
   if (event_fd_ < 0) return Error{errno, "no descriptor for events"};
   program_fd_ = event_fd_;
   const int progress_fd = device.progress_fd();
   if (progress_fd < 0) return {};
 
-  program_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  program_fd_ = place(epoll_create1(EPOLL_CLOEXEC));
   if (program_fd_ < 0) return Error{errno, "no descriptor for events"};
   for (int fd : {event_fd_, progress_fd}) {
     epoll_event interest{};

@@ -33,8 +33,14 @@ class WakeFd {
   WakeFd& operator=(const WakeFd&) = delete;
   ~WakeFd();
 
+  /// What numbers the descriptors have.
+  enum class Numbers : std::uint8_t {
+    Lowest,    ///< as a kernel device's: they are the program's
+    Uncounted  ///< above the program's, which does not know that they are made
+  };
+
   /// Called once, first. Error: errno of the system call. The device outlives this object.
-  Result<void> open(device::Device& device);
+  Result<void> open(device::Device& device, Numbers numbers = Numbers::Lowest);
 
   /// For the program: it may poll it and set O_NONBLOCK, and never reads it.
   int fd() const { return program_fd_; }

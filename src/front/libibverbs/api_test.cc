@@ -1,10 +1,14 @@
 // Walks the public API, above all where it refuses: linked to nothing but libibverbs.so.1.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -12,6 +16,7 @@
 #include <vector>
 
 #include "front/libibverbs/hand_events.h"
+#include "front/libibverbs/numbers.h"
 
 namespace {
 
@@ -34,6 +39,8 @@ class APITest : public ::testing::Test {
     cq = ibv_create_cq(context, 8, nullptr, nullptr, 0);
     ASSERT_TRUE(pd != nullptr && cq != nullptr);
   }
+  /// A QP whose receives are flushed tells so by the channel, which then goes.
+  void expect_flushed_by(ibv_comp_channel* channel);
   void TearDown() override {
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
@@ -352,8 +359,55 @@ TEST_F(APITest, SharedReceiveQueues) {
   }
 }
 
+/// The number that the next descriptor will have.
+int lowest_free() {
+  const int fd = ::dup(STDIN_FILENO);
+  ::close(fd);
+  return fd;
+}
+
+TEST_F(APITest, AChannelOfOursTakesNoNumberThatTheProgramCountsOn) {
+  const int lowest = lowest_free();
+  ibv_comp_channel* channel = weft_create_channel(context);
+  ASSERT_NE(channel, nullptr);
+  EXPECT_EQ(lowest_free(), lowest);
+  EXPECT_GT(channel->fd, lowest);
+  EXPECT_TRUE(::fcntl(channel->fd, F_GETFD) & FD_CLOEXEC);
+  expect_flushed_by(channel);
+  channel = ibv_create_comp_channel(context);
+  ASSERT_NE(channel, nullptr);
+  EXPECT_EQ(channel->fd, lowest) << "as a kernel device's";
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+}
+
+TEST_F(APITest, WhatIsPutUnderANumberIsNotTakenForOurs) {
+  std::atomic<bool> stop{false};
+  std::thread ours([&stop] {
+    while (!stop) {
+      weft_beside_dup3(
+          [](void*) {
+            const int fd = ::dup(STDIN_FILENO);
+            ::sched_yield();
+            ::close(fd);
+          },
+          nullptr);
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    const int number = lowest_free();
+    ASSERT_EQ(weft_dup3(STDIN_FILENO, number, 0), number);
+    ::sched_yield();
+    ASSERT_EQ(::close(number), 0) << i;
+  }
+  stop = true;
+  ours.join();
+}
+
 TEST_F(APITest, AFlushGivesEveryReceiveBack) {
-  ibv_comp_channel* channel = ibv_create_comp_channel(context);
+  expect_flushed_by(ibv_create_comp_channel(context));
+}
+
+void APITest::expect_flushed_by(ibv_comp_channel* channel) {
   ibv_cq* receives = ibv_create_cq(context, 8, nullptr, channel, 0);
   ASSERT_NE(receives, nullptr);
   ibv_qp_init_attr attr = attributes();

@@ -3,12 +3,14 @@
 
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/numbers.h"
 #include "front/sockets/rights.h"
 
 namespace weft::sockets {
@@ -77,10 +79,15 @@ Result<int> open_questions(std::uint64_t maker) {
 
 std::optional<Question> Question::take(int questions) {
   QuestionRights rights;
-  if (kernel::recvmsg(questions, &rights.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) return {};
-  // Anybody may send here, and anything.
-  const auto [near, answer] = rights.descriptors();
-  return Question(near, answer);
+  ssize_t got = -1;
+  std::array<int, 2> came;
+  beside_dup3([&] {
+    got = kernel::recvmsg(questions, &rights.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    came = rights.descriptors();  // anybody may send here, and anything
+    if (got >= 0) std::transform(came.begin(), came.end(), came.begin(), kernel::out_of_the_way);
+  });
+  if (got < 0) return {};
+  return Question(came[0], came[1]);
 }
 
 Question::~Question() {

@@ -39,8 +39,9 @@ inline int duplicate_out_of_the_way(int fd) {
   const int high = fcntl(fd, F_DUPFD_CLOEXEC, first);
   return high >= 0 ? high : fcntl(fd, F_DUPFD_CLOEXEC);
 }
-/// Gives a descriptor of ours such a number. Returns the one it has then.
+/// Gives a descriptor of ours such a number. Returns the one it has then; what is none, as is.
 inline int out_of_the_way(int fd) {
+  if (fd < 0) return fd;
   const int moved = duplicate_out_of_the_way(fd);
   if (moved < 0) return fd;
   close(fd);

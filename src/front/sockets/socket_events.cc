@@ -238,9 +238,9 @@ bool Socket::handle_completions(bool relays) {
 void Socket::notify() {
   if (waiters_.empty()) return;
   // The calling thread looks for itself.
-  const auto own = own_wake_fd();
+  const int own = made_wake_fd();
   for (const Waiter& waiter : waiters_) {
-    if (!own || waiter.wake_fd != *own) wake(waiter.wake_fd);
+    if (waiter.wake_fd != own) wake(waiter.wake_fd);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "front/sockets/kernel.h"
+#include "front/sockets/numbers.h"
 #include "front/sockets/our_verbs.h"
 
 namespace weft::sockets {
@@ -51,12 +52,20 @@ struct KernelAction {
 Result<int> own_wake_fd() {
   if (own.made_in != generation.load(std::memory_order_relaxed)) forget();
   if (own.fd < 0) {
-    own.fd = kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (own.fd < 0) return Error{errno, "no descriptor to wait on"};
+    int code = 0;
+    beside_dup3([&code] {
+      own.fd = kernel::out_of_the_way(kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+      code = errno;
+    });
+    if (own.fd < 0) return Error{code, "no descriptor to wait on"};
     own.made_in = generation.load(std::memory_order_relaxed);
     static_cast<void>(at_thread_end);  // is made when it is first named
   }
   return own.fd;
+}
+
+int made_wake_fd() {
+  return own.made_in == generation.load(std::memory_order_relaxed) ? own.fd : -1;
 }
 
 void wake(int wake_fd) {

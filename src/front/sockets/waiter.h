@@ -33,6 +33,8 @@ inline Deadline deadline_after(const timespec* wait, Clock::time_point now = Clo
 /// The calling thread's descriptor that wakes it, made when first asked for; in a forked child, a
 /// new one. Errors: EMFILE, ENFILE.
 Result<int> own_wake_fd();
+/// The same; -1: it was not asked for.
+int made_wake_fd();
 void wake(int wake_fd);
 /// Takes back what woke this thread.
 void settle(int wake_fd);

@@ -2,13 +2,10 @@
 // functions and be built on weft itself: calling them here would lead back into us.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 
@@ -31,27 +28,6 @@ long call(long number, Arguments... arguments) {
   }
 }
 
-/// Gives `fd` a number above those of the program, which gets the lowest and may count on few: a
-/// connection of its verbs takes none of them. Returns the number, and what is no descriptor as is.
-/// With the NumberGate passed since before `fd` was there.
-inline long out_of_the_way(long fd) {
-  constexpr long kFirst = 2048;
-  if (fd < 0 || fd >= kFirst) {
-    return fd;
-  }
-  long moved = call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kFirst);
-  if (moved < 0) {  // this process may have no such number, or has used them up
-    rlimit limit = {};
-    call(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit);
-    const long first = std::min(static_cast<long>(limit.rlim_cur / 2), kFirst);
-    moved = fd < first ? call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, first) : moved;
-  }
-  if (moved < 0) {
-    return fd;
-  }
-  ::syscall(SYS_close, fd);
-  return moved;
-}
 /// A non-blocking, close-on-exec socket.
 inline long open_socket(int family, int type, int protocol) {
   const NumberGate gate;

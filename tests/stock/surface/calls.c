@@ -231,6 +231,28 @@ static void odd_vectors(void) {
   close_pair(&pair);
 }
 
+/* What is free is the program's to use, by dup2 too: nobody else takes it while the program waits,
+   or at any time. */
+static void numbers_that_were_given_back(void) {
+  enum { COUNT = 16 };
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  int given[COUNT], taken = 0;
+  char octet = 0;
+  for (int i = 0; i < COUNT; ++i) need((given[i] = dup(STDOUT_FILENO)) >= 0, "dup");
+  SAY(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  for (int i = 0; i < COUNT; ++i) close(given[i]);
+  SAY(wait_for(fd, POLLOUT));
+  const int server = accept(listener, NULL, NULL);
+  SAY(server == given[0]);
+  SAY(send(fd, "x", 1, 0));
+  SAY(recv(server, &octet, 1, 0));
+  for (int i = 1; i < COUNT; ++i) taken += fcntl(given[i], F_GETFD) != -1;
+  SAY(taken);
+  close(fd), close(server), close(listener);
+}
+
 const struct test_case calls_cases[] = {
     {"a_number_that_is_closed", a_number_that_is_closed},
     {"a_number_that_never_was", a_number_that_never_was},
@@ -243,5 +265,6 @@ const struct test_case calls_cases[] = {
     {"accept_tells_who_came", accept_tells_who_came},
     {"ioctls", ioctls},
     {"odd_vectors", odd_vectors},
+    {"numbers_that_were_given_back", numbers_that_were_given_back},
     {NULL, NULL},
 };

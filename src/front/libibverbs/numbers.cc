@@ -1,5 +1,5 @@
 // dup3 beside threads that open descriptors.
-#include "front/libibverbs/dup3.h"
+#include "front/libibverbs/numbers.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,4 +10,9 @@
 WEFT_EXPORT int weft_dup3(int fd, int to, int flags) {
   const weft::NumberGate gate;
   return static_cast<int>(::syscall(SYS_dup3, fd, to, flags));
+}
+
+WEFT_EXPORT void weft_beside_dup3(void (*act)(void* cookie), void* cookie) {
+  const weft::NumberGate gate;
+  act(cookie);
 }

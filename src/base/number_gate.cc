@@ -26,17 +26,14 @@ bool take() {
 
 }  // namespace
 
-NumberGate::NumberGate() : passed_(take()) {
-  if (passed_) return;
+NumberGate::NumberGate() {
+  if (take()) return;
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (!passed_ && std::chrono::steady_clock::now() < end) {
-    sched_yield();
-    passed_ = take();
-  }
+  while (!take() && std::chrono::steady_clock::now() < end) sched_yield();
 }
 
 NumberGate::~NumberGate() {
-  if (passed_) taken.store(false, std::memory_order_release);
+  taken.store(false, std::memory_order_release);
 }
 
 // By number: a preload library of the same process may stand in front of libc's functions.

@@ -7,22 +7,20 @@ namespace weft {
 /// number. Whoever puts something under a number of its choice meanwhile (dup2) would have it
 /// closed. So both pass here, one at a time.
 ///
-/// Waits for a second at most and goes on then: a signal handler may have interrupted its own
-/// thread here. Hosted builds only. Threads: any; a forked child finds it open.
+/// Waits for a second at most and goes on then, and opens it for others when it is done: a signal
+/// handler may have interrupted its own thread here, and may never go back to it. Hosted builds
+/// only. Threads: any; a forked child finds it open.
 class NumberGate {
  public:
   NumberGate();
   ~NumberGate();
   NumberGate(const NumberGate&) = delete;
   NumberGate& operator=(const NumberGate&) = delete;
-
- private:
-  bool passed_;
 };
 
 /// Gives `fd` a number above those of the program, which gets the lowest and may count on few.
-/// Returns the number that it has then; what is no descriptor, as is. With a NumberGate held since
-/// before `fd` was there.
+/// Returns the number that it has then; what is no descriptor, as is. On a thread of ours with a
+/// NumberGate held since before `fd` was there.
 long out_of_the_way(long fd);
 
 }  // namespace weft

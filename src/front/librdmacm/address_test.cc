@@ -111,12 +111,15 @@ TEST(CMAddress, GIDs) {
 TEST(CMAddress, AHeldPortIsTakenUntilItIsClosed) {
   for (const char* text : {"127.0.0.1", "::1"}) {
     auto address = make(text, 0);
+    const int lowest = dup(STDIN_FILENO);
+    close(lowest);
     auto held = hold_port(address, true);
     if (!held && held.error().code == EADDRNOTAVAIL) continue;  // a host without IPv6
     ASSERT_TRUE(held) << text;
     EXPECT_NE(port_of(plain(address)), 0);
     // Sharing needs SO_REUSEADDR on both: a plain program does not get the port.
     const int other = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(other, lowest) << "it takes no number that the program counts on";
     EXPECT_EQ(bind(other, &plain(address), address_octets(plain(address))), -1);
     EXPECT_EQ(errno, EADDRINUSE);
     close_socket(*held);

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "front/sockets/kernel.h"
+#include "front/sockets/numbers.h"
 
 namespace weft::sockets {
 namespace {
@@ -67,16 +68,18 @@ void close_in_children(int fd) {
   far_ends.set(fd, true);
 }
 
-Result<int> Mirror::open(int flags) {
-  int ends[2] = {-1, -1};
-  if (kernel::socketpair(SOCK_STREAM | SOCK_CLOEXEC, ends) != 0) {
-    return Error{errno, "no descriptor for a socket"};
-  }
+Result<int> Mirror::open(int flags, Near near) {
+  int ends[2] = {-1, -1}, code = 0;
+  beside_dup3([&] {
+    code = kernel::socketpair(SOCK_STREAM | SOCK_CLOEXEC, ends) == 0 ? 0 : errno;
+    far_ = kernel::out_of_the_way(ends[1]);
+    if (near == Near::Passed) ends[0] = kernel::out_of_the_way(ends[0]);
+  });
+  if (code != 0) return Error{code, "no descriptor for a socket"};
   const int smallest = 1;
   kernel::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &smallest, sizeof smallest);
   if ((flags & SOCK_CLOEXEC) == 0) kernel::fcntl(ends[0], F_SETFD, 0);
   if ((flags & SOCK_NONBLOCK) != 0) kernel::fcntl(ends[0], F_SETFL, O_RDWR | O_NONBLOCK);
-  far_ = kernel::out_of_the_way(ends[1]);
   far_ends.set(far_, true);
   return ends[0];
 }

@@ -22,9 +22,15 @@ class Mirror {
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
 
+  /// For whom the other end is.
+  enum class Near : std::uint8_t {
+    Program,  ///< of this process
+    Passed    ///< to another one, by a thread of ours
+  };
+
   /// Makes the pair; gives the program's end. It shows: not readable, writable.
   /// `flags`: SOCK_CLOEXEC, SOCK_NONBLOCK. Errors: EMFILE, ENFILE, ENOMEM.
-  Result<int> open(int flags);
+  Result<int> open(int flags, Near near = Near::Program);
   void close();
   bool is_open() const { return far_ >= 0; }
 

@@ -56,10 +56,10 @@ Socket::Socket(int family) : family_(family), number_(++last_number) {
 
 Socket::~Socket() = default;
 
-Result<int> Socket::open_descriptor(int flags) {
+Result<int> Socket::open_descriptor(int flags, Mirror::Near near) {
   std::lock_guard lock(mutex_);
   nonblocking = (flags & SOCK_NONBLOCK) != 0;
-  auto opened = mirror_.open(flags);
+  auto opened = mirror_.open(flags, near);
   if (opened && state_ == State::Connected) write_names();
   return opened;
 }

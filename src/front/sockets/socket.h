@@ -74,7 +74,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
 
   // Descriptors. The numbers are kept by the table (descriptors.h).
   /// Makes the descriptor; see Mirror::open.
-  Result<int> open_descriptor(int flags);
+  Result<int> open_descriptor(int flags, Mirror::Near near = Mirror::Near::Program);
   /// Undoes it, when the program did not get it.
   void close_descriptor();
   void add_number(int fd);

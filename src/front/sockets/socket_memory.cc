@@ -245,8 +245,9 @@ Result<int> SocketMemory::completion_fd(Socket& socket) {
   if (!self) return self.error();
   SocketMemory& memory = **self;
   if (memory.event_fd_ < 0) {
-    memory.event_fd_ = kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (memory.event_fd_ < 0) return Error{errno, "no descriptor"};
+    const Result<int> made = make_event_fd();
+    if (!made) return made.error();
+    memory.event_fd_ = *made;
     memory.operations_.tell_all();
     memory.show_completions();
     socket.serve_in_background();

@@ -112,7 +112,7 @@ void Socket::give_away() {
       connection = accepted_.front();
       far = mirror_.far();
     }
-    const auto near = connection->open_descriptor(SOCK_CLOEXEC);
+    const auto near = connection->open_descriptor(SOCK_CLOEXEC, Mirror::Near::Passed);
     if (!near) return give_away_later();
     connection->before_last_close(*near);
     const int code = hand(far, *near);

@@ -49,15 +49,22 @@ struct KernelAction {
 
 }  // namespace
 
+Result<int> make_event_fd() {
+  int fd = -1, code = 0;
+  beside_dup3([&] {
+    fd = kernel::out_of_the_way(kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    code = errno;
+  });
+  if (fd < 0) return Error{code, "no descriptor to wait on"};
+  return fd;
+}
+
 Result<int> own_wake_fd() {
   if (own.made_in != generation.load(std::memory_order_relaxed)) forget();
   if (own.fd < 0) {
-    int code = 0;
-    beside_dup3([&code] {
-      own.fd = kernel::out_of_the_way(kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-      code = errno;
-    });
-    if (own.fd < 0) return Error{code, "no descriptor to wait on"};
+    const Result<int> made = make_event_fd();
+    if (!made) return made.error();
+    own.fd = *made;
     own.made_in = generation.load(std::memory_order_relaxed);
     static_cast<void>(at_thread_end);  // is made when it is first named
   }

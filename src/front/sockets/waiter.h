@@ -30,6 +30,9 @@ inline Deadline deadline_after(const timespec* wait, Clock::time_point now = Clo
   return now + std::chrono::seconds(wait->tv_sec) + std::chrono::nanoseconds(wait->tv_nsec);
 }
 
+/// An eventfd of ours, which does not block. Errors: EMFILE, ENFILE.
+Result<int> make_event_fd();
+
 /// The calling thread's descriptor that wakes it, made when first asked for; in a forked child, a
 /// new one. Errors: EMFILE, ENFILE.
 Result<int> own_wake_fd();

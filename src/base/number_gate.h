@@ -18,9 +18,13 @@ class NumberGate {
   NumberGate& operator=(const NumberGate&) = delete;
 };
 
+/// Another number for `fd`, above those of the program, or any if there is none. Closed on exec.
+/// -1, with errno: there is none at all.
+int duplicate_out_of_the_way(int fd);
+
 /// Gives `fd` a number above those of the program, which gets the lowest and may count on few.
 /// Returns the number that it has then; what is no descriptor, as is. On a thread of ours with a
 /// NumberGate held since before `fd` was there.
-long out_of_the_way(long fd);
+int out_of_the_way(int fd);
 
 }  // namespace weft

@@ -148,7 +148,7 @@ Result<void> Poller::open_timer() {
   if (timer_ >= 0) return {};
   const NumberGate gate;  // it may be made at any time, and the program counts on low numbers
   const long made = raw::call(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  const int timer = static_cast<int>(out_of_the_way(made));
+  const int timer = out_of_the_way(static_cast<int>(made));
   if (timer < 0) return Error{static_cast<int>(-made), "no descriptor left for the engine's timer"};
   if (const Result<void> added = add(timer, EPOLLIN, kTimerKey); !added) {
     ::close(timer);

@@ -43,9 +43,10 @@ WakeFd::~WakeFd() {
 Result<void> WakeFd::open(device::Device& device, Numbers numbers) {
   device_ = &device;
   std::optional<NumberGate> gate;
-  if (numbers == Numbers::Uncounted) gate.emplace();
-  const auto place = [&gate](long fd) {
-    return static_cast<int>(gate ? out_of_the_way(fd) : fd);
+  if (numbers == Numbers::OutOfTheWay) gate.emplace();
+  const auto place = [&gate](long made) {
+    const int fd = static_cast<int>(made);
+    return gate ? out_of_the_way(fd) : fd;
   };
   event_fd_ = place(::syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC));
   if (event_fd_ < 0) return Error{errno, "no descriptor for events"};

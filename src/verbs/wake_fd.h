@@ -35,8 +35,8 @@ class WakeFd {
 
   /// What numbers the descriptors have.
   enum class Numbers : std::uint8_t {
-    Lowest,    ///< as a kernel device's: they are the program's
-    Uncounted  ///< above the program's, which does not know that they are made
+    Lowest,      ///< as a kernel device's: they are the program's
+    OutOfTheWay  ///< above the program's, which does not know that they are made
   };
 
   /// Called once, first. Error: errno of the system call. The device outlives this object.

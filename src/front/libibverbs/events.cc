@@ -97,7 +97,7 @@ WEFT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 WEFT_EXPORT ibv_comp_channel* weft_create_channel(ibv_context* context) {
-  return create_channel(context, weft::verbs::WakeFd::Numbers::Uncounted);
+  return create_channel(context, weft::verbs::WakeFd::Numbers::OutOfTheWay);
 }
 
 WEFT_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {

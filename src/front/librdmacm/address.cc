@@ -146,7 +146,7 @@ Result<int> hold_port(sockaddr_storage& address, bool v6_only) {
   sockaddr_storage bound{};
   if (!socket.name(bound)) return Error{errno, "the port picked is unknown"};
   set_port(plain(address), port_of(plain(bound)));
-  return static_cast<int>(out_of_the_way(socket.take()));  // a thread of ours may close it
+  return out_of_the_way(socket.take());  // a thread of ours may close it
 }
 
 Result<void> choose_source(const sockaddr& target, sockaddr_storage& source) {

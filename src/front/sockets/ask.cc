@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/number_gate.h"
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/numbers.h"
@@ -71,7 +72,7 @@ Result<int> open_questions(std::uint64_t maker) {
   const int fd = kernel::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return Error{errno, "no descriptor to be asked at"};
   const Address at = address_of(maker);
-  if (kernel::bind(fd, at.get(), at.octets) == 0) return kernel::out_of_the_way(fd);
+  if (kernel::bind(fd, at.get(), at.octets) == 0) return out_of_the_way(fd);
   const int code = errno;
   kernel::close(fd);
   return Error{code, "no address to be asked at"};
@@ -84,7 +85,7 @@ std::optional<Question> Question::take(int questions) {
   beside_dup3([&] {
     got = kernel::recvmsg(questions, &rights.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     came = rights.descriptors();  // anybody may send here, and anything
-    if (got >= 0) std::transform(came.begin(), came.end(), came.begin(), kernel::out_of_the_way);
+    if (got >= 0) std::transform(came.begin(), came.end(), came.begin(), out_of_the_way);
   });
   if (got < 0) return {};
   return Question(came[0], came[1]);

@@ -7,12 +7,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -28,24 +26,6 @@ inline int dup3(int fd, int to, int flags) {
 }
 inline int fcntl(int fd, int command, long argument = 0) {
   return static_cast<int>(syscall(SYS_fcntl, fd, command, argument));
-}
-/// Another number for it, above those of the program: the kernel gives the lowest, and programs
-/// count on few (select, and wrk, which has room for three times its connections). Closed on exec.
-inline int duplicate_out_of_the_way(int fd) {
-  constexpr rlim_t kFirst = 2048;
-  rlimit limit{};
-  if (syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit) != 0) return -1;
-  const auto first = static_cast<long>(std::min(limit.rlim_cur / 2, kFirst));
-  const int high = fcntl(fd, F_DUPFD_CLOEXEC, first);
-  return high >= 0 ? high : fcntl(fd, F_DUPFD_CLOEXEC);
-}
-/// Gives a descriptor of ours such a number. Returns the one it has then; what is none, as is.
-inline int out_of_the_way(int fd) {
-  if (fd < 0) return fd;
-  const int moved = duplicate_out_of_the_way(fd);
-  if (moved < 0) return fd;
-  close(fd);
-  return moved;
 }
 inline int socket(int domain, int type, int protocol) {
   return static_cast<int>(syscall(SYS_socket, domain, type, protocol));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/number_gate.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/numbers.h"
 
@@ -72,8 +73,8 @@ Result<int> Mirror::open(int flags, Near near) {
   int ends[2] = {-1, -1}, code = 0;
   beside_dup3([&] {
     code = kernel::socketpair(SOCK_STREAM | SOCK_CLOEXEC, ends) == 0 ? 0 : errno;
-    far_ = kernel::out_of_the_way(ends[1]);
-    if (near == Near::Passed) ends[0] = kernel::out_of_the_way(ends[0]);
+    far_ = out_of_the_way(ends[1]);
+    if (near == Near::Passed) ends[0] = out_of_the_way(ends[0]);
   });
   if (code != 0) return Error{code, "no descriptor for a socket"};
   const int smallest = 1;

@@ -5,7 +5,7 @@ namespace weft::sockets {
 
 void beside_dup3(void (*act)(void* cookie), void* cookie);
 
-/// Calls act(), which makes descriptors and closes them, or moves them (kernel::out_of_the_way).
+/// Calls act(), which makes descriptors and closes them, or moves them (out_of_the_way).
 /// Whoever puts something under a number of its choice (dup2) waits meanwhile: else that would be
 /// closed, or be taken for ours. Any thread.
 template <typename Act>

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdint>
 
+#include "base/number_gate.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/numbers.h"
 #include "front/sockets/our_verbs.h"
@@ -52,7 +53,7 @@ struct KernelAction {
 Result<int> make_event_fd() {
   int fd = -1, code = 0;
   beside_dup3([&] {
-    fd = kernel::out_of_the_way(kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    fd = out_of_the_way(kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     code = errno;
   });
   if (fd < 0) return Error{code, "no descriptor to wait on"};

@@ -88,7 +88,7 @@ std::unique_ptr<Splicer> Splicer::open(int fd, const Address& local, const Addre
   {
     const NumberGate gate;
     if (raw::call(SYS_pipe2, ends.data(), O_NONBLOCK | O_CLOEXEC) < 0) return nullptr;
-    for (int& end : ends) end = static_cast<int>(out_of_the_way(end));
+    for (int& end : ends) end = out_of_the_way(end);
   }
   Socket from(ends[0]), to(ends[1]);
   // Whoever filters calls may not allow these.

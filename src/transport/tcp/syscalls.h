@@ -31,7 +31,8 @@ long call(long number, Arguments... arguments) {
 /// A non-blocking, close-on-exec socket.
 inline long open_socket(int family, int type, int protocol) {
   const NumberGate gate;
-  return out_of_the_way(call(SYS_socket, family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+  const long fd = call(SYS_socket, family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
+  return out_of_the_way(static_cast<int>(fd));
 }
 inline long bind(int fd, const sockaddr* address, socklen_t length) {
   return call(SYS_bind, fd, address, length);
@@ -49,7 +50,8 @@ inline long disconnect(int fd) {
 }
 inline long accept(int fd, sockaddr* peer, socklen_t* length) {
   const NumberGate gate;
-  return out_of_the_way(call(SYS_accept4, fd, peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  const long made = call(SYS_accept4, fd, peer, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  return out_of_the_way(static_cast<int>(made));
 }
 inline long local_name(int fd, sockaddr* address, socklen_t* length) {
   return call(SYS_getsockname, fd, address, length);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/number_gate.h"
 #include "front/sockets/addresses.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
@@ -164,7 +165,7 @@ SocketPtr switch_over(int fd, Candidate& candidate) {
     return nullptr;
   };
   if (port != 0 && !socket->bind(reinterpret_cast<const sockaddr&>(bound))) return give_up();
-  const int kept = kernel::duplicate_out_of_the_way(fd);
+  const int kept = duplicate_out_of_the_way(fd);
   if (kept < 0) return give_up();
   if (!put_in_place(socket, fd, kept, candidate)) {
     const int code = errno;

@@ -1,7 +1,6 @@
 // libc's socket calls, in front of libc: sockets in IWARP_MODE are served here, all others go on.
 //
 // Each function asks the table first; for a descriptor that is not in it that is all it does.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -29,6 +28,7 @@
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
+#include "front/sockets/our_verbs.h"
 #include "front/sockets/preload/candidate.h"
 #include "front/sockets/preload/epoll_sets.h"
 #include "front/sockets/preload/libc.h"
@@ -89,7 +89,7 @@ int share(int from, int to) {
 /// weft's verbs library has some numbers for a moment only, and knows when. Looked up with the
 /// library, not when a forked child asks.
 const auto beside_device =
-    reinterpret_cast<int (*)(int, int, int)>(dlvsym(RTLD_DEFAULT, "weft_dup3", "WEFT_PRIVATE_1"));
+    weft_sockets::of_our_verbs<int (*)(int, int, int)>("weft_dup3");
 
 /// A program that was executed with a connection as what it reads and writes: stdio does so without
 /// us, so now is the time to ask for it.

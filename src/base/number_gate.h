@@ -1,4 +1,4 @@
-// Numbers of descriptors that a thread has for a moment only.
+// Numbers of descriptors of ours among the program's, and those had for a moment only.
 #pragma once
 
 namespace weft {
@@ -26,5 +26,20 @@ int duplicate_out_of_the_way(int fd);
 /// Returns the number that it has then; what is no descriptor, as is. On a thread of ours with a
 /// NumberGate held since before `fd` was there.
 int out_of_the_way(int fd);
+
+/// What numbers new descriptors have.
+enum class Numbers : unsigned char {
+  Lowest,      ///< as a kernel device's: they are the program's
+  OutOfTheWay  ///< above the program's, which does not know that they are made
+};
+
+/// The descriptor that make() makes, which calls the kernel by number; -1, with errno: none.
+/// Threads: any.
+template <typename Make>
+int make_descriptor(Numbers numbers, Make make) {
+  if (numbers == Numbers::Lowest) return static_cast<int>(make());
+  const NumberGate gate;
+  return out_of_the_way(static_cast<int>(make()));
+}
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include "engine/poller.h"
 
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/number_gate.h"
 #include "transport/tcp/syscalls.h"
 
 namespace weft::engine {
@@ -28,8 +30,11 @@ Poller::~Poller() {
 }
 
 Result<void> Poller::open() {
-  epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
-  wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  epoll_ = make_descriptor(Numbers::OutOfTheWay,
+                           [] { return ::syscall(SYS_epoll_create1, EPOLL_CLOEXEC); });
+  wake_ = make_descriptor(Numbers::OutOfTheWay, [] {
+    return ::syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+  });
   if (epoll_ < 0 || wake_ < 0) return Error{errno, "no descriptors left for the engine's poller"};
   return add(wake_, EPOLLIN, kWakeKey);
 }
@@ -146,10 +151,10 @@ void Poller::wake() {
 
 Result<void> Poller::open_timer() {
   if (timer_ >= 0) return {};
-  const NumberGate gate;  // it may be made at any time, and the program counts on low numbers
-  const long made = raw::call(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  const int timer = out_of_the_way(static_cast<int>(made));
-  if (timer < 0) return Error{static_cast<int>(-made), "no descriptor left for the engine's timer"};
+  const int timer = make_descriptor(Numbers::OutOfTheWay, [] {
+    return ::syscall(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  });
+  if (timer < 0) return Error{errno, "no descriptor left for the engine's timer"};
   if (const Result<void> added = add(timer, EPOLLIN, kTimerKey); !added) {
     ::close(timer);
     return added;

@@ -34,7 +34,9 @@ class AsyncQueue {
   };
 
   /// Called once, first.
-  Result<void> open(device::Device& device) { return wake_.open(device); }
+  Result<void> open(device::Device& device, Numbers numbers) {
+    return wake_.open(device, numbers);
+  }
   int fd() const { return wake_.fd(); }
 
   void notify(AsyncEventState& object, device::AsyncEventKind kind);

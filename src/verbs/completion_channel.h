@@ -29,7 +29,7 @@ struct CompletionEventState {
 class CompletionChannel {
  public:
   /// Called once, first.
-  Result<void> open(device::Device& device, WakeFd::Numbers numbers = WakeFd::Numbers::Lowest) {
+  Result<void> open(device::Device& device, Numbers numbers) {
     return wake_.open(device, numbers);
   }
   int fd() const { return wake_.fd(); }

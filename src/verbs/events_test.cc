@@ -33,7 +33,7 @@ void set_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOC
 class ChannelTest : public ::testing::Test {
  protected:
   ChannelTest() { cq_a.owner = &cq_a, cq_b.owner = &cq_b; }
-  void open() { ASSERT_TRUE(channel.open(device)); }
+  void open() { ASSERT_TRUE(channel.open(device, Numbers::Lowest)); }
   void* get() {
     void* owner = nullptr;
     const int code = channel.get(&owner);
@@ -260,7 +260,7 @@ class AsyncQueueTest : public ::testing::Test {
  protected:
   AsyncQueueTest() {
     object.owner = &object, other.owner = &other;
-    EXPECT_TRUE(queue.open(device));
+    EXPECT_TRUE(queue.open(device, Numbers::Lowest));
   }
   NoEvents events;
   testing::FakeDevice device{events};

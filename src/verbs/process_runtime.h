@@ -40,6 +40,9 @@ class ProcessRuntime final : public Runtime, private device::Events {
     connection_events_.store(receiver, std::memory_order_release);
   }
   device::QPNumber qp_number(const void* ibv_qp) override;
+  Numbers numbers() const override { return numbers_.load(std::memory_order_relaxed); }
+  /// Of those that are made from now on.
+  void set_numbers(Numbers numbers) { numbers_.store(numbers, std::memory_order_relaxed); }
 
   /// The front's half of qp_number: it alone knows what an ibv_qp is.
   using QPNumberOf = device::QPNumber (*)(const void* ibv_qp);
@@ -69,6 +72,8 @@ class ProcessRuntime final : public Runtime, private device::Events {
   const Interface* remember(const InterfaceScan& scan, unsigned index);  ///< null: not in it
   const InterfaceScan& recent_scan();
   Error say_once(int code, std::string message);
+
+  std::atomic<Numbers> numbers_{Numbers::Lowest};
 
   std::mutex lock_;
   /// Every interface in every state it was seen in, and every list of them that was handed out:

@@ -28,7 +28,7 @@ class QueuesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     device.on_poll = nullptr;
-    ASSERT_TRUE(async.open(device));
+    ASSERT_TRUE(async.open(device, Numbers::Lowest));
     ASSERT_TRUE(pd.open(device));
     ASSERT_TRUE(cq.open(device, 8, nullptr, async, nullptr));
   }

@@ -54,7 +54,7 @@ class CountingAllocator final : public RingAllocator {
 class RingPlaceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(async.open(device));
+    ASSERT_TRUE(async.open(device, Numbers::Lowest));
     ASSERT_TRUE(pd.open(device));
     ASSERT_TRUE(cq.open(device, 8, nullptr, async, nullptr));
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/number_gate.h"
 #include "base/result.h"
 #include "device/device.h"
 
@@ -38,7 +39,7 @@ class ConnectionEvents {
 
 class Runtime {
  public:
-  static constexpr std::uint32_t kABIVersion = 1;
+  static constexpr std::uint32_t kABIVersion = 2;
 
   virtual std::uint32_t abi_version() const = 0;
   /// Interfaces that are there now, in ifindex order; a snapshot that stays valid for ever (devices
@@ -54,6 +55,8 @@ class Runtime {
   /// The device-level number of a QP made by libibverbs, for connect and accept: given an ibv_qp*.
   /// 0 when it is not one of ours.
   virtual device::QPNumber qp_number(const void* ibv_qp) = 0;
+  /// Of the descriptors of channels and of asynchronous events, now.
+  virtual Numbers numbers() const = 0;
 
  protected:
   ~Runtime() = default;

@@ -13,9 +13,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
-
-#include "base/number_gate.h"
 
 namespace weft::verbs {
 
@@ -42,19 +39,15 @@ WakeFd::~WakeFd() {
 
 Result<void> WakeFd::open(device::Device& device, Numbers numbers) {
   device_ = &device;
-  std::optional<NumberGate> gate;
-  if (numbers == Numbers::OutOfTheWay) gate.emplace();
-  const auto place = [&gate](long made) {
-    const int fd = static_cast<int>(made);
-    return gate ? out_of_the_way(fd) : fd;
-  };
-  event_fd_ = place(::syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC));
+  event_fd_ = make_descriptor(
+      numbers, [] { return ::syscall(SYS_eventfd2, 0, EFD_SEMAPHORE | EFD_CLOEXEC); });
   if (event_fd_ < 0) return Error{errno, "no descriptor for events"};
   program_fd_ = event_fd_;
   const int progress_fd = device.progress_fd();
   if (progress_fd < 0) return {};
 
-  program_fd_ = place(::syscall(SYS_epoll_create1, EPOLL_CLOEXEC));
+  program_fd_ =
+      make_descriptor(numbers, [] { return ::syscall(SYS_epoll_create1, EPOLL_CLOEXEC); });
   if (program_fd_ < 0) return Error{errno, "no descriptor for events"};
   for (int fd : {event_fd_, progress_fd}) {
     epoll_event interest{};

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/number_gate.h"
 #include "base/result.h"
 #include "device/device.h"
 
@@ -33,14 +34,8 @@ class WakeFd {
   WakeFd& operator=(const WakeFd&) = delete;
   ~WakeFd();
 
-  /// What numbers the descriptors have.
-  enum class Numbers : std::uint8_t {
-    Lowest,      ///< as a kernel device's: they are the program's
-    OutOfTheWay  ///< above the program's, which does not know that they are made
-  };
-
   /// Called once, first. Error: errno of the system call. The device outlives this object.
-  Result<void> open(device::Device& device, Numbers numbers = Numbers::Lowest);
+  Result<void> open(device::Device& device, Numbers numbers);
 
   /// For the program: it may poll it and set O_NONBLOCK, and never reads it.
   int fd() const { return program_fd_; }

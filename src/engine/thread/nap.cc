@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/number_gate.h"
 #include "transport/tcp/syscalls.h"
 
 namespace weft::engine {
@@ -30,7 +31,9 @@ Nap::~Nap() {
 }
 
 void Nap::open() {
-  timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  timer_ = make_descriptor(Numbers::OutOfTheWay, [] {
+    return ::syscall(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  });
 }
 
 bool Nap::wait(int us) {

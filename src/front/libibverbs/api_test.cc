@@ -366,18 +366,30 @@ int lowest_free() {
   return fd;
 }
 
-TEST_F(APITest, AChannelOfOursTakesNoNumberThatTheProgramCountsOn) {
-  const int lowest = lowest_free();
-  ibv_comp_channel* channel = weft_create_channel(context);
-  ASSERT_NE(channel, nullptr);
-  EXPECT_EQ(lowest_free(), lowest);
-  EXPECT_GT(channel->fd, lowest);
-  EXPECT_TRUE(::fcntl(channel->fd, F_GETFD) & FD_CLOEXEC);
-  expect_flushed_by(channel);
-  channel = ibv_create_comp_channel(context);
+TEST_F(APITest, WhatIsMadeAfterwardsLeavesTheProgramsNumbersAlone) {
+  int lowest = lowest_free();
+  ibv_comp_channel* channel = ibv_create_comp_channel(context);
   ASSERT_NE(channel, nullptr);
   EXPECT_EQ(channel->fd, lowest) << "as a kernel device's";
   EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+
+  weft_leave_numbers();  // for good, in this process
+  lowest = lowest_free();
+  ibv_context* const other = ibv_open_device(context->device);
+  ASSERT_NE(other, nullptr);
+  channel = ibv_create_comp_channel(other);
+  ASSERT_NE(channel, nullptr);
+  EXPECT_EQ(lowest_free(), lowest);
+  for (const int fd : {other->cmd_fd, other->async_fd, channel->fd}) {
+    EXPECT_GT(fd, lowest);
+    EXPECT_TRUE(::fcntl(fd, F_GETFD) & FD_CLOEXEC);
+  }
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+  EXPECT_EQ(ibv_close_device(other), 0);
+
+  channel = ibv_create_comp_channel(context);
+  ASSERT_NE(channel, nullptr);
+  expect_flushed_by(channel);
 }
 
 TEST_F(APITest, WhatIsPutUnderANumberIsNotTakenForOurs) {

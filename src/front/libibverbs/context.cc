@@ -3,11 +3,13 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <mutex>
 #include <new>
 
+#include "base/number_gate.h"
 #include "front/libibverbs/behind.h"
 #include "front/libibverbs/export.h"
 #include "front/libibverbs/objects.h"
@@ -162,7 +164,9 @@ void set_face(ContextObject* context, ibv_device* device, int cmd_fd) {
 /// There is no kernel device behind us. What programs take for its descriptor, duplicate and give
 /// to ibv_import_device is an empty file, by which a context is known: no other is the same.
 int make_cmd_fd() {
-  return memfd_create("weft-device", MFD_CLOEXEC);
+  return make_descriptor(Numbers::OutOfTheWay, [] {
+    return ::syscall(SYS_memfd_create, "weft-device", MFD_CLOEXEC);
+  });
 }
 
 bool is_same_file(int fd, const struct stat& file) {
@@ -181,7 +185,7 @@ ibv_context* add_context(ibv_device* device, int cmd_fd, Opening opening) {
   if (context == nullptr) return fail_null(ENOMEM);
   context->device = *engine;
   context->generation = runtime.generation();
-  if (auto opened = context->async.open(**engine); !opened) {
+  if (auto opened = context->async.open(**engine, runtime.numbers()); !opened) {
     delete context;
     return fail_null(opened.error().code);
   }

@@ -71,12 +71,18 @@ void count(Object* object, std::uint32_t* counter, std::uint32_t events) {
   pthread_mutex_unlock(&object->mutex);
 }
 
-ibv_comp_channel* create_channel(ibv_context* context, verbs::WakeFd::Numbers numbers) {
+}  // namespace
+}  // namespace weft::front
+
+using namespace weft::front;
+
+WEFT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   if (is_foreign(context)) return behind().ibv_create_comp_channel(context);
   ContextObject* owner = to_object(context);
   if (!owner->alive()) return fail_null(EIO);
   auto* object = new (std::nothrow) ChannelObject{};
   if (object == nullptr) return fail_null(ENOMEM);
+  const weft::Numbers numbers = weft::verbs::ProcessRuntime::instance().numbers();
   if (auto opened = object->channel.open(*owner->device, numbers); !opened) {
     delete object;
     return fail_null(opened.error().code);
@@ -85,19 +91,6 @@ ibv_comp_channel* create_channel(ibv_context* context, verbs::WakeFd::Numbers nu
   object->fd = object->channel.fd();
   owner->uses.add();
   return object;
-}
-
-}  // namespace
-}  // namespace weft::front
-
-using namespace weft::front;
-
-WEFT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  return create_channel(context, weft::verbs::WakeFd::Numbers::Lowest);
-}
-
-WEFT_EXPORT ibv_comp_channel* weft_create_channel(ibv_context* context) {
-  return create_channel(context, weft::verbs::WakeFd::Numbers::OutOfTheWay);
 }
 
 WEFT_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {

@@ -1,4 +1,4 @@
-// dup3 beside threads that open descriptors.
+// dup3 beside threads that open descriptors, and where those of ours lie.
 #include "front/libibverbs/numbers.h"
 
 #include <sys/syscall.h>
@@ -6,6 +6,7 @@
 
 #include "base/number_gate.h"
 #include "front/libibverbs/export.h"
+#include "verbs/process_runtime.h"
 
 WEFT_EXPORT int weft_dup3(int fd, int to, int flags) {
   const weft::NumberGate gate;
@@ -15,4 +16,8 @@ WEFT_EXPORT int weft_dup3(int fd, int to, int flags) {
 WEFT_EXPORT void weft_beside_dup3(void (*act)(void* cookie), void* cookie) {
   const weft::NumberGate gate;
   act(cookie);
+}
+
+WEFT_EXPORT void weft_leave_numbers() {
+  weft::verbs::ProcessRuntime::instance().set_numbers(weft::Numbers::OutOfTheWay);
 }

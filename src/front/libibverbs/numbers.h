@@ -2,8 +2,6 @@
 // at the version WEFT_PRIVATE_1, for the sockets code, which does without on other verbs libraries.
 #pragma once
 
-#include <infiniband/verbs.h>
-
 /// As dup3(2). The number may be one that a thread of ours gets from the kernel at this moment and
 /// is about to close again: not before it has.
 extern "C" int weft_dup3(int fd, int to, int flags);
@@ -12,6 +10,6 @@ extern "C" int weft_dup3(int fd, int to, int flags);
 /// (out_of_the_way), before it returns: no weft_dup3 meanwhile. It calls nothing of this library.
 extern "C" void weft_beside_dup3(void (*act)(void* cookie), void* cookie);
 
-/// As ibv_create_comp_channel, for a thread of which the program does not know: no descriptor of it
-/// has a number that the program counts on.
-extern "C" ibv_comp_channel* weft_create_channel(ibv_context* context);
+/// The descriptors of devices and channels that are made from now on have numbers above those of
+/// the program: it does not know that they are made, and counts on the lowest number being free.
+extern "C" void weft_leave_numbers();

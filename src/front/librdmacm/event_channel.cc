@@ -50,7 +50,8 @@ void Event::set_private_data(Octets data) {
 Result<EventChannel*> EventChannel::create(Manager& manager) {
   auto* channel = new (std::nothrow) EventChannel(manager);
   if (channel == nullptr) return Error{ENOMEM, "no memory for a channel"};
-  if (const auto opened = channel->wake_->open(manager.device()); !opened) {
+  const auto opened = channel->wake_->open(manager.device(), manager.runtime().numbers());
+  if (!opened) {
     channel->drop_reference();
     return opened.error();
   }

@@ -13,4 +13,8 @@ void beside_dup3(Act act) {
   beside_dup3([](void* cookie) { (*static_cast<Act*>(cookie))(); }, &act);
 }
 
+/// What the verbs and connection manager libraries make from now on leaves the program's numbers
+/// alone, where they can do that.
+void leave_numbers();
+
 }  // namespace weft::sockets

@@ -10,10 +10,12 @@
 #include <new>
 #include <utility>
 
+#include "base/number_gate.h"
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
 #include "front/sockets/no_signals.h"
+#include "front/sockets/numbers.h"
 
 namespace weft::sockets {
 namespace {
@@ -98,11 +100,12 @@ Service* Service::existing() {
 Result<void> Service::start() {
   made_in_ = fork_generation();
   process_ = ::getpid();
+  leave_numbers();
   channel_ = rdma_create_event_channel();
   if (channel_ == nullptr) return Error{errno, "no event channel"};
-  epoll_ = kernel::epoll_create1(EPOLL_CLOEXEC);
-  completions_ = kernel::epoll_create1(EPOLL_CLOEXEC);
-  wake_ = kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  epoll_ = out_of_the_way(kernel::epoll_create1(EPOLL_CLOEXEC));
+  completions_ = out_of_the_way(kernel::epoll_create1(EPOLL_CLOEXEC));
+  wake_ = out_of_the_way(kernel::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   kernel::fcntl(channel_->fd, F_SETFL, kernel::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   epoll_event event{};
   event.events = EPOLLIN;

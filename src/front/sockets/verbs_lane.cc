@@ -53,8 +53,6 @@ const auto weft_read_written =
     of_our_verbs<bool (*)(ibv_qp*, void*, const void*, std::size_t, bool)>("weft_read_written");
 const auto weft_hand_events =
     of_our_verbs<bool (*)(ibv_comp_channel*, bool (*)(void*), void*)>("weft_hand_events");
-const auto weft_create_channel =
-    of_our_verbs<ibv_comp_channel* (*)(ibv_context*)>("weft_create_channel");
 
 std::size_t whole_pages(std::size_t octets) {
   return (octets + kPage - 1) / kPage * kPage;
@@ -85,9 +83,7 @@ Result<void> VerbsLane::make_queues(const LaneSize& size) {
   pd_ = ibv_alloc_pd(id_.verbs);
   if (pd_ == nullptr) return world("no protection domain");
   make_thread_domain();
-  // The program may not know of the thread that makes a connection.
-  channel_ = weft_create_channel != nullptr ? weft_create_channel(id_.verbs)
-                                            : ibv_create_comp_channel(id_.verbs);
+  channel_ = ibv_create_comp_channel(id_.verbs);
   if (channel_ == nullptr) return world("no completion channel");
   kernel::fcntl(channel_->fd, F_SETFL, kernel::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
   kernel::fcntl(channel_->fd, F_SETFD, FD_CLOEXEC);

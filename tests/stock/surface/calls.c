@@ -253,6 +253,23 @@ static void numbers_that_were_given_back(void) {
   close(fd), close(server), close(listener);
 }
 
+/* Each socket takes one number, the lowest that is free, and nothing beside it. */
+static void numbers_in_a_row(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  SAY(fd - listener);
+  SAY(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  const int server = accept(listener, NULL, NULL);
+  SAY(server - fd);
+  SAY(send(fd, "x", 1, 0));
+  char octet = 0;
+  SAY(recv(server, &octet, 1, 0));
+  const int next = dup(STDOUT_FILENO);
+  SAY(next - server);
+  close(next), close(server), close(fd), close(listener);
+}
+
 const struct test_case calls_cases[] = {
     {"a_number_that_is_closed", a_number_that_is_closed},
     {"a_number_that_never_was", a_number_that_never_was},
@@ -266,5 +283,6 @@ const struct test_case calls_cases[] = {
     {"ioctls", ioctls},
     {"odd_vectors", odd_vectors},
     {"numbers_that_were_given_back", numbers_that_were_given_back},
+    {"numbers_in_a_row", numbers_in_a_row},
     {NULL, NULL},
 };

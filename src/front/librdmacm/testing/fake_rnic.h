@@ -137,6 +137,7 @@ class FakeRuntime final : public verbs::Runtime {
   Result<device::Device*> device() override { return fake; }
   void set_connection_events(verbs::ConnectionEvents* events) override { fake->sink = events; }
   device::QPNumber qp_number(const void* ibv_qp) override;
+  Numbers numbers() const override { return Numbers::Lowest; }
 };
 FakeRuntime& fake_runtime();
 

@@ -338,8 +338,12 @@ class Device {
   virtual void progress() = 0;
   virtual int timeout_ms() = 0;
   /// A thread that has to wait until `events` is above 0 is the RNIC meanwhile, which saves it the
-  /// switch from the thread that would be. A cancellation point. Engine inline: always NotHere.
-  virtual Slept sleep(const std::atomic<std::uint32_t>& /*events*/) { return Slept::NotHere; }
+  /// switch from the thread that would be. In the kernel it has `mask`; called with all that the
+  /// program may take blocked, so that no handler runs elsewhere and goes unnoticed, or with a lock
+  /// held. A cancellation point. Engine inline: always NotHere.
+  virtual Slept sleep(const std::atomic<std::uint32_t>& /*events*/, const sigset_t& /*mask*/) {
+    return Slept::NotHere;
+  }
   /// The same for a thread that waits for descriptors, among them those of its events: as ppoll,
   /// whose results are in `watched` when it looks. No cancellation point.
   virtual Slept sleep_among(const Watched& /*watched*/) { return Slept::NotHere; }

@@ -193,7 +193,7 @@ TEST_P(EdgesSleepTest, AWakeUpIsItsWhoSleeps) {
       if (queued > 0) {
         --queued;
         ++taken;
-      } else if (server->rnic.sleep(queued) == device::Slept::NotHere) {
+      } else if (server->rnic.sleep(queued, sigset_t{}) == device::Slept::NotHere) {
         std::this_thread::yield();
       }
     }

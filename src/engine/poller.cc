@@ -77,12 +77,12 @@ bool Poller::await(Duration most) {
   return true;
 }
 
-Result<void> Poller::sleep(int timeout_ms, const sigset_t* mask) {
+Result<void> Poller::sleep(int timeout_ms, const sigset_t& mask) {
   // epoll_wait itself would also end when the process is stopped and continued. ppoll and not poll:
   // a sockets preload replaces poll with a function that may come back here.
   pollfd watched = {epoll_, POLLIN, 0};
   const timespec bound = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
-  if (::ppoll(&watched, 1, timeout_ms < 0 ? nullptr : &bound, mask) < 0) {
+  if (::ppoll(&watched, 1, timeout_ms < 0 ? nullptr : &bound, &mask) < 0) {
     return Error{errno, "the wait was interrupted"};
   }
   return {};

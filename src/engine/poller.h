@@ -45,7 +45,7 @@ class Poller {
   bool await(Duration most);
   /// As await(), for a program's thread: a cancellation point, and EINTR when a signal ended it.
   /// `mask`: the signals that are blocked meanwhile; null: as they are.
-  Result<void> sleep(int timeout_ms, const sigset_t* mask);
+  Result<void> sleep(int timeout_ms, const sigset_t& mask);
   /// As ppoll with all its results, and this poller beside: `more` has a place for it behind the
   /// others. True: the poller has something. No cancellation point.
   Result<bool> sleep_among(std::span<pollfd> more, const timespec* wait, const sigset_t* mask);

@@ -108,7 +108,7 @@ class Rnic final : public device::Device,
   int progress_fd() const override;
   void progress() override;
   int timeout_ms() override;
-  device::Slept sleep(const std::atomic<std::uint32_t>& events) override;
+  device::Slept sleep(const std::atomic<std::uint32_t>& events, const sigset_t& mask) override;
   device::Slept sleep_among(const device::Watched& watched) override;
   void abandon_sleep() override;
   void prepare_exit() override;
@@ -278,8 +278,8 @@ class Rnic final : public device::Device,
   bool leave_to_thread();
   bool begin_sleep();
   bool is_soon(const std::atomic<std::uint32_t>& events);
-  device::Slept sleep_unseen(const std::atomic<std::uint32_t>& events);
-  device::Slept sleep_now(const sigset_t* mask);
+  device::Slept sleep_unseen(const std::atomic<std::uint32_t>& events, const sigset_t& mask);
+  device::Slept sleep_now(const sigset_t& mask);
   device::Slept awake() const;
   void serve_ready(std::span<const epoll_event> ready);
   void serve_unasked(std::span<const epoll_event> ready);

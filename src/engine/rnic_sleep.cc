@@ -3,11 +3,9 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <optional>
 
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
-#include "engine/thread/no_signals.h"
 
 namespace weft::engine {
 
@@ -78,45 +76,29 @@ bool Rnic::begin_sleep() {
   return true;
 }
 
-namespace {
-
 using Clock = std::chrono::steady_clock;
 
-/// Does a signal wait that the program would take? Its handler runs.
-bool takes_signal(const sigset_t& mask) {
-  const timespec at_once{};
-  return ::ppoll(nullptr, 0, &at_once, &mask) < 0;
-}
-
-}  // namespace
-
-device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events) {
-  using device::Slept;
-  if (!begin_sleep()) return Slept::NotHere;
-  std::optional<NoSignals> none;  // a handler runs when the place is left
+device::Slept Rnic::sleep(const std::atomic<std::uint32_t>& events, const sigset_t& mask) {
+  if (!begin_sleep()) return device::Slept::NotHere;
   Sleeper sleeper(*this, events);
   if (events.load(std::memory_order_seq_cst) != 0) {
     look_habit_.note_wait({}, true);
     return awake();
   }
-  if (!look_habit_.is_worth()) return sleep_unseen(events);
-  none.emplace();
-  const Slept slept = is_soon(events) ? awake() : sleep_now(&none->before());
-  // A signal that came meanwhile ends the sleep, though this may have found something else.
-  const bool in_vain = slept != Slept::Interrupted && events.load(std::memory_order_relaxed) == 0;
-  return in_vain && takes_signal(none->before()) ? Slept::Interrupted : slept;
+  if (!look_habit_.is_worth()) return sleep_unseen(events, mask);
+  return is_soon(events) ? awake() : sleep_now(mask);
 }
 
 /// Without a look.
-device::Slept Rnic::sleep_unseen(const std::atomic<std::uint32_t>& events) {
+device::Slept Rnic::sleep_unseen(const std::atomic<std::uint32_t>& events,
+                                 const sigset_t& mask) {
   const Clock::time_point began = Clock::now();
-  const device::Slept slept = sleep_now(nullptr);
+  const device::Slept slept = sleep_now(mask);
   look_habit_.note_wait(Clock::now() - began, events.load(std::memory_order_relaxed) != 0);
   return slept;
 }
 
-/// With these signals blocked; null: those that are.
-device::Slept Rnic::sleep_now(const sigset_t* mask) {
+device::Slept Rnic::sleep_now(const sigset_t& mask) {
   if (!poller_.sleep(timeout_ms(), mask)) return device::Slept::Interrupted;
   sleeper_awake_.store(true, std::memory_order_relaxed);
   progress();

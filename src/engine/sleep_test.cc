@@ -74,6 +74,9 @@ struct Queue {
   }
 };
 
+/// Of a thread that takes all signals.
+const sigset_t kTakesAll{};
+
 class SleepTest : public PairTest {
  protected:
   void SetUp() override { start(); }
@@ -83,7 +86,7 @@ class SleepTest : public PairTest {
   /// Sleeps until there is an event, as a blocking call does. Returns how it ended.
   Slept sleep_for(Queue& queue) {
     while (queue.queued == 0) {
-      const Slept slept = rnic().sleep(queue.queued);
+      const Slept slept = rnic().sleep(queue.queued, kTakesAll);
       if (slept != Slept::Look) return slept;
     }
     return Slept::Look;
@@ -128,7 +131,7 @@ TEST_F(SleepTest, TheSleeperServesWhatComesAndNeedsNoSign) {
 TEST_F(SleepTest, AnEventThatIsThereIsNotSleptThrough) {
   Queue queue;
   queue.queued = 1;
-  EXPECT_EQ(rnic().sleep(queue.queued), Slept::Look);
+  EXPECT_EQ(rnic().sleep(queue.queued, kTakesAll), Slept::Look);
 }
 
 /// How often the RNIC was asked: once by each sleep, and more by one that looks first.
@@ -142,7 +145,7 @@ TEST_F(SleepTest, ItLooksFirstButInVainEverMoreRarely) {
     std::thread sleeper([&] {
       while (queue.queued == 0) {
         ++sleeps;
-        if (rnic().sleep(queue.queued) != Slept::Look) break;
+        if (rnic().sleep(queue.queued, kTakesAll) != Slept::Look) break;
       }
     });
     wait_for_sleeper(queue);
@@ -182,7 +185,7 @@ TEST_F(SleepTest, AsLongAsItFindsSomethingItLooks) {
     std::uint32_t sleeps = 0;
     while (queue.queued == 0) {
       ++sleeps;
-      ASSERT_EQ(rnic().sleep(queue.queued), Slept::Look);
+      ASSERT_EQ(rnic().sleep(queue.queued, kTakesAll), Slept::Look);
     }
     slept += sleeps > 0 ? 1 : 0;
     looked += rnic().empty_polls() - before > sleeps ? 1 : 0;
@@ -191,55 +194,6 @@ TEST_F(SleepTest, AsLongAsItFindsSomethingItLooks) {
   }
   ASSERT_GT(slept, 0);
   EXPECT_GT(2 * looked, slept);
-}
-
-/// Does this thread of ours wait in the kernel?
-bool is_blocked(pid_t thread) {
-  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
-  std::string number, name, state;
-  stat >> number >> name >> state;
-  return state == "S";
-}
-
-/// Of a program that goes by EINTR none may get lost.
-TEST_F(SleepTest, ASignalThatComesWhileItLooksEndsTheSleep) {
-  static std::atomic<int> heard;
-  heard = 0;
-  struct sigaction action = {};
-  action.sa_handler = [](int) { ++heard; };  // without SA_RESTART
-  sigaction(SIGUSR1, &action, nullptr);
-  constexpr int kRounds = 50;
-  // Both come while it looks, mostly: an event, so that it looks the next time, too, and a signal.
-  const auto looks_until = [&](auto comes) {
-    Queue queue;
-    const pthread_t self = pthread_self();
-    const std::uint32_t before = rnic().empty_polls();
-    std::atomic<bool> over{false};
-    const pid_t thread = ::gettid();
-    std::thread other([&] {
-      using Clock = std::chrono::steady_clock;
-      // What comes before is nothing that could end a sleep.
-      const auto looks = [&] { return rnic().empty_polls() - before >= 2; };
-      while (!rnic().sleeps_for(queue.queued) || (!looks() && !is_blocked(thread))) {
-      }
-      comes(queue, self);
-      const auto last = Clock::now() + std::chrono::seconds(10);
-      while (!over && Clock::now() < last) std::this_thread::yield();
-      if (!over) queue.add(rnic());  // it was not heard
-    });
-    Slept slept = Slept::Look;
-    while (queue.queued == 0 && slept == Slept::Look) slept = rnic().sleep(queue.queued);
-    over = true;
-    other.join();
-    return slept;
-  };
-  for (int round = 0; round < kRounds; ++round) {
-    EXPECT_EQ(looks_until([&](Queue& queue, pthread_t) { queue.add(rnic()); }), Slept::Look);
-    const Slept slept =
-        looks_until([](Queue&, pthread_t self) { ASSERT_EQ(pthread_kill(self, SIGUSR1), 0); });
-    EXPECT_EQ(slept, Slept::Interrupted);
-  }
-  EXPECT_EQ(heard, kRounds);
 }
 
 TEST_F(SleepTest, OnlyItsOwnQueueEndsASleepWithoutASign) {

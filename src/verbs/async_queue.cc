@@ -26,7 +26,7 @@ void AsyncQueue::unlink_locked(AsyncEventState& object) {
 }
 
 int AsyncQueue::get(Event* event) {
-  unsigned attempt = 0;
+  WakeFd::Wait wait;
   for (;;) {
     {
       std::lock_guard guard(lock_);
@@ -40,7 +40,7 @@ int AsyncQueue::get(Event* event) {
         return 0;
       }
     }
-    if (const int code = wake_.wait(&attempt); code != 0) return code;
+    if (const int code = wake_.wait(wait); code != 0) return code;
   }
 }
 

@@ -35,7 +35,7 @@ void CompletionChannel::unlink_locked(CompletionEventState& cq) {
 }
 
 int CompletionChannel::get(void** owner) {
-  unsigned attempt = 0;
+  WakeFd::Wait wait;
   struct Settled {  // however the thread leaves; cancelled, too
     CompletionChannel& channel;
     ~Settled() {
@@ -51,7 +51,7 @@ int CompletionChannel::get(void** owner) {
         return 0;
       }
     }
-    if (const int code = wake_.wait(&attempt, WakeFd::Waiting::Works); code != 0) return code;
+    if (const int code = wake_.wait(wait, WakeFd::Waiting::Works); code != 0) return code;
   }
 }
 

@@ -181,6 +181,85 @@ TEST_F(ChannelTest, ASignalEndsTheWait) {
   EXPECT_EQ(code, EINTR);
 }
 
+/// Hears of SIGUSR1 for the time of a test.
+class Hearing {
+ public:
+  static std::atomic<int> heard;
+
+  explicit Hearing(int flags) {
+    heard = 0;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { ++heard; };
+    action.sa_flags = flags;
+    sigaction(SIGUSR1, &action, &before_);
+  }
+  ~Hearing() { sigaction(SIGUSR1, &before_, nullptr); }
+  Hearing(const Hearing&) = delete;
+  Hearing& operator=(const Hearing&) = delete;
+
+ private:
+  struct sigaction before_;
+};
+std::atomic<int> Hearing::heard;
+
+/// Of a program that goes by EINTR none may get lost.
+TEST_F(ChannelTest, ASignalThatComesWhileTheWaiterWorksEndsTheWait) {
+  open();
+  const Hearing hearing(0);
+  int sleeps = 0;
+  device.on_sleep = [&] {
+    if (++sleeps == 3) raise(SIGUSR1);
+    EXPECT_EQ(Hearing::heard, 0) << "with the device's work half done";
+    EXPECT_LE(sleeps, 3);
+    return device::Slept::Look;
+  };
+  void* owner;
+  EXPECT_EQ(channel.get(&owner), EINTR);
+  EXPECT_EQ(Hearing::heard, 1);
+  EXPECT_EQ(sleeps, 3);
+}
+
+TEST_F(ChannelTest, AnEventIsMoreThanASignal) {
+  open();
+  const Hearing hearing(0);
+  device.on_sleep = [&] {
+    raise(SIGUSR1);
+    channel.notify(cq_a);
+    return device::Slept::Look;
+  };
+  EXPECT_EQ(get(), &cq_a);
+  EXPECT_EQ(Hearing::heard, 1);
+}
+
+TEST_F(ChannelTest, AWaitGoesOnAfterAHandlerThatRestarts) {
+  open();
+  const Hearing hearing(SA_RESTART);
+  int sleeps = 0;
+  device.on_sleep = [&] {
+    if (++sleeps == 1) raise(SIGUSR1);
+    if (sleeps == 2) return device::Slept::Interrupted;
+    if (sleeps == 3) channel.notify(cq_a);
+    return device::Slept::Look;
+  };
+  EXPECT_EQ(get(), &cq_a);
+  EXPECT_EQ(Hearing::heard, 1);
+}
+
+TEST_F(ChannelTest, InlineASignalThatComesAtWorkEndsTheWait) {
+  device.become_inline();
+  open();
+  const Hearing hearing(0);
+  int turns = 0;
+  device.on_progress = [&] {
+    if (++turns == 1) return device.signal_progress();  // before it waits
+    raise(SIGUSR1);
+    EXPECT_EQ(Hearing::heard, 0);
+  };
+  void* owner;
+  EXPECT_EQ(channel.get(&owner), EINTR);
+  EXPECT_EQ(Hearing::heard, 1);
+}
+
 TEST_F(ChannelTest, WhatASleeperFindsByItselfIsNotCountedAndTheRestIs) {
   open();
   int sleeps = 0;

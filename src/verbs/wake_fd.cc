@@ -24,10 +24,9 @@ void write_count(int fd, std::uint64_t count) {
 }
 
 /// As ppoll and not poll: a sockets preload replaces poll with a function that may come back here.
-/// No signal mask: a signal ends the wait, as it ends the kernel's.
-int wait_for(pollfd* watched, nfds_t count, int timeout_ms) {
+int wait_for(pollfd* watched, nfds_t count, int timeout_ms, const sigset_t& mask) {
   const timespec bound = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
-  return ::ppoll(watched, count, timeout_ms < 0 ? nullptr : &bound, nullptr) < 0 ? errno : 0;
+  return ::ppoll(watched, count, timeout_ms < 0 ? nullptr : &bound, &mask) < 0 ? errno : 0;
 }
 
 }  // namespace
@@ -91,29 +90,39 @@ void WakeFd::settle() {
   uncounted_ = 0;
 }
 
-int WakeFd::wait(unsigned* attempt, Waiting how) {
-  const bool is_inline = device_->progress_fd() >= 0;
-  if (is_inline && (*attempt)++ == 0) {
+int WakeFd::wait(Wait& wait, Waiting how) {
+  if (device_->progress_fd() >= 0 && !wait.progressed_) {
+    wait.progressed_ = true;
     device_->progress();
     return 0;
   }
   const long flags = ::syscall(SYS_fcntl, program_fd_, F_GETFL);
   if (flags < 0) return errno;
   if ((flags & O_NONBLOCK) != 0) return EAGAIN;
-  if (is_inline) return wait_inline();
+  if (!wait.none_) wait.none_.emplace();
+  const sigset_t& mask = wait.none_->before();
+  int code = sleep(how, mask);
+  // One that came while this worked for the device ends the wait as well.
+  const bool in_vain = code == 0 && queued_.load(std::memory_order_relaxed) == 0;
+  if (in_vain && takes_signal(mask)) code = EINTR;
+  return code == EINTR && handlers_restart() ? 0 : code;
+}
+
+int WakeFd::sleep(Waiting how, const sigset_t& mask) {
+  if (device_->progress_fd() >= 0) return sleep_inline(mask);
   if (how == Waiting::Works) {
-    const device::Slept slept = device_->sleep(queued_);
+    const device::Slept slept = device_->sleep(queued_, mask);
     if (slept != device::Slept::NotHere) return slept == device::Slept::Look ? 0 : EINTR;
     // It worked before it had to leave, maybe for this queue.
     if (queued_.load(std::memory_order_relaxed) > 0) return 0;
   }
   pollfd watched = {event_fd_, POLLIN, 0};
-  return wait_for(&watched, 1, -1);
+  return wait_for(&watched, 1, -1, mask);
 }
 
-int WakeFd::wait_inline() {
+int WakeFd::sleep_inline(const sigset_t& mask) {
   pollfd watched[2] = {{event_fd_, POLLIN, 0}, {device_->progress_fd(), POLLIN, 0}};
-  if (const int code = wait_for(watched, 2, device_->timeout_ms()); code != 0) return code;
+  if (const int code = wait_for(watched, 2, device_->timeout_ms(), mask); code != 0) return code;
   device_->progress();
   return 0;
 }

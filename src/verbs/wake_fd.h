@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "base/number_gate.h"
 #include "base/result.h"
+#include "base/signals.h"
 #include "device/device.h"
 
 namespace weft::verbs {
@@ -50,14 +52,24 @@ class WakeFd {
   /// Called when a thread that was in wait() takes what it found, or gives up.
   void settle();
 
+  /// A call that waits, from when it found its queue empty until it returns. The thread takes its
+  /// signals while it waits in the kernel and not while it works for the device, so that the call
+  /// hears of each.
+  class Wait {
+    friend class WakeFd;
+    bool progressed_ = false;
+    std::optional<NoSignals> none_;
+  };
   /// Waits until an event may be there. Called without the queue's lock, after the queue was found
-  /// empty, again and again until it is not; `*attempt` is 0 before the first time.
-  /// Returns 0 (look again), EAGAIN (the program set O_NONBLOCK), EINTR (a signal), or another
-  /// errno. A cancellation point.
-  int wait(unsigned* attempt, Waiting how = Waiting::Sleeps);
+  /// empty, again and again until it is not.
+  /// Returns 0 (look again), EAGAIN (the program set O_NONBLOCK), EINTR (a handler ran, and not all
+  /// were installed with SA_RESTART), or another errno. A cancellation point.
+  int wait(Wait& wait, Waiting how = Waiting::Sleeps);
 
  private:
-  int wait_inline();
+  /// With this mask in the kernel. Returns 0, EINTR (a signal, of whatever kind), or another errno.
+  int sleep(Waiting how, const sigset_t& mask);
+  int sleep_inline(const sigset_t& mask);
 
   device::Device* device_ = nullptr;
   int event_fd_ = -1;

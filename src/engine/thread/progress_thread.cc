@@ -12,8 +12,8 @@
 #include <array>
 #include <utility>
 
+#include "base/signals.h"
 #include "engine/rnic.h"
-#include "engine/thread/no_signals.h"
 #include "engine/thread/pause.h"
 
 namespace weft::engine {

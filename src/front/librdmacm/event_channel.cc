@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/signals.h"
 #include "front/librdmacm/address.h"
 #include "front/librdmacm/error.h"
 #include "front/librdmacm/id.h"
@@ -123,7 +124,9 @@ std::unique_ptr<Event> EventChannel::try_next() {
 }
 
 Error EventChannel::be_left_waiting() {
-  ::ppoll(nullptr, 0, nullptr, nullptr);
+  do {
+    ::ppoll(nullptr, 0, nullptr, nullptr);
+  } while (handlers_restart());
   return {errno, "the wait for an event was interrupted"};
 }
 
@@ -131,10 +134,10 @@ Result<std::unique_ptr<Event>> EventChannel::next() {
   if (manager.disowned()) return Error{EIO, "the channel is the parent process's"};
   if (!try_add_reference()) return be_left_waiting();
   const Waiter waiter(*this);
-  for (unsigned attempt = 0;;) {
+  for (verbs::WakeFd::Wait wait;;) {
     manager.release_abandoned();
     if (auto event = try_next()) return event;
-    if (const int code = wake_->wait(&attempt, verbs::WakeFd::Waiting::Works); code != 0) {
+    if (const int code = wake_->wait(wait, verbs::WakeFd::Waiting::Works); code != 0) {
       return Error{code, "no event"};
     }
   }

@@ -7,10 +7,10 @@
 #include <climits>
 #include <cstdint>
 
+#include "base/signals.h"
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
-#include "front/sockets/no_signals.h"
 #include "front/sockets/service.h"
 #include "front/sockets/socket_wait.h"
 

@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <memory_resource>
+#include <optional>
 #include <vector>
 
+#include "base/signals.h"
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
@@ -113,6 +115,7 @@ int poll_at(Clock::time_point now, pollfd* fds, nfds_t count, const timespec* wa
   const Deadline deadline = deadline_after(wait, now);
   const auto look_now = [&] { return look(polled, fds, now = Clock::now()); };
   PollfdList waited(room_of_lists.pool());
+  std::optional<NoSignals> none;  // but in the sleep: what came while this looked went unheard
   for (bool first = true;; first = false) {
     // Ours are ready: the others are asked without waiting.
     int ready = first ? look(polled, fds, now) : look_now();
@@ -121,6 +124,8 @@ int poll_at(Clock::time_point now, pollfd* fds, nfds_t count, const timespec* wa
       look_for(deadline, [&] { return (ready = look_now()) != 0; });
     }
     if (ready != 0 && polled.size() == count) return ready;
+    if (!none) none.emplace();
+    const sigset_t* const asleep = mask != nullptr ? mask : &none->before();
     const EndOfWaits end{polled, waited, *wake_fd};
     timespec room{};
     const timespec* rest = &room;
@@ -141,7 +146,7 @@ int poll_at(Clock::time_point now, pollfd* fds, nfds_t count, const timespec* wa
     }
     const bool completes = std::any_of(polled.begin(), polled.end(),
                                        [&](const Polled& one) { return waited[one.at].fd >= 0; });
-    const int found = (completes ? sleep : sleep_idly)(waited.data(), waited.size(), rest, mask);
+    const int found = (completes ? sleep : sleep_idly)(waited.data(), waited.size(), rest, asleep);
     const int code = errno;
     if (waited.size() > count && waited[count].revents != 0) settle(*wake_fd);
     end_waits(polled, waited, *wake_fd);
@@ -159,6 +164,10 @@ int poll_at(Clock::time_point now, pollfd* fds, nfds_t count, const timespec* wa
       if (fds[i].revents != 0) ++ready;
     }
     if (ready != 0 || (deadline && *deadline <= now)) return ready;
+    if (takes_signal(*asleep)) {
+      errno = EINTR;
+      return -1;
+    }
   }
 }
 

@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "base/number_gate.h"
+#include "base/signals.h"
 #include "front/sockets/handed.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
-#include "front/sockets/no_signals.h"
 #include "front/sockets/numbers.h"
 
 namespace weft::sockets {

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdint>
 
+#include "base/signals.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
 #include "front/sockets/our_verbs.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/signals.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/socket.h"
 
@@ -42,6 +43,7 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Read
   if (!own) return own.error();
   waiters_.push_back({*own, pthread_self()});
   const EndOfWait end{*this, *own};
+  const NoSignals none;  // but in the sleep: what came while this looked went unheard
   Result<void> result;
   while (!ready()) {
     const bool connected = lane_ != nullptr && state_ == State::Connected;
@@ -50,8 +52,8 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Read
     lock.unlock();
     timespec room{};
     const int count = (connected ? sleep : sleep_idly)(fds.data(), fds.size(),
-                                                       remaining(deadline, room), nullptr);
-    const int code = errno;
+                                                       remaining(deadline, room), &none.before());
+    bool interrupted = count < 0 && errno == EINTR;
     if (fds[0].revents != 0) settle(*own);
     lock.lock();
     if (relayed_) return Error{ESTALE, "another process uses it too"};
@@ -63,7 +65,8 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Read
       break;
     }
     // As the kernel has it, a limit of time makes calls end that would be restarted.
-    if (count < 0 && code == EINTR && (deadline || !handlers_restart())) {
+    interrupted |= count > 0 && takes_signal(none.before());
+    if (interrupted && (deadline || !handlers_restart())) {
       result = Error{EINTR, "interrupted"};
       break;
     }

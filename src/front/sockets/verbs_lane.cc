@@ -11,7 +11,7 @@
 #include <new>
 
 #include "front/sockets/kernel.h"
-#include "front/sockets/no_signals.h"
+#include "front/sockets/no_sigpipe.h"
 #include "front/sockets/our_verbs.h"
 
 namespace weft::sockets {

@@ -40,14 +40,6 @@ struct AtThreadEnd {
 };
 thread_local AtThreadEnd at_thread_end;
 
-/// The kernel's own struct, without libc's wrapper, which a program may have replaced.
-struct KernelAction {
-  void* handler;
-  unsigned long flags;
-  void* restorer;
-  std::uint64_t mask;
-};
-
 }  // namespace
 
 Result<int> make_event_fd() {
@@ -121,32 +113,6 @@ int sleep(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask)
 int sleep_idly(pollfd* fds, nfds_t count, const timespec* wait, const sigset_t* mask) {
   end_jumped_sleep();
   return kernel::ppoll(fds, count, wait, mask);
-}
-
-namespace {
-/// Of a signal that has a handler.
-std::optional<KernelAction> handler_of(int signal) {
-  KernelAction action{};
-  if (syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask) != 0) return {};
-  const auto handler = reinterpret_cast<std::uintptr_t>(action.handler);
-  const bool handled = handler != reinterpret_cast<std::uintptr_t>(SIG_DFL) &&
-                       handler != reinterpret_cast<std::uintptr_t>(SIG_IGN);
-  return handled ? std::optional(action) : std::nullopt;
-}
-}  // namespace
-
-bool is_handled(int signal) {
-  return handler_of(signal).has_value();
-}
-
-bool handlers_restart() {
-  for (int number = 1; number < 32; ++number) {
-    // Faults are not what interrupts a wait.
-    if (number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE) continue;
-    const auto action = handler_of(number);
-    if (action && (action->flags & SA_RESTART) == 0) return false;
-  }
-  return true;
 }
 
 unsigned fork_generation() {

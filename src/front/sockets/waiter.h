@@ -74,14 +74,6 @@ bool look_for(const Deadline& deadline, Found found) {
   return is_found;
 }
 
-/// The program has a handler for this signal.
-bool is_handled(int signal);
-
-/// What poll's EINTR should become. A socket call is restarted after a handler that was installed
-/// with SA_RESTART, poll never is; nobody says which signal it was, so a call goes on if every
-/// handler of this process restarts.
-bool handlers_restart();
-
 /// Counts the forks that led to this process: what was made in an earlier one is not ours.
 unsigned fork_generation();
 

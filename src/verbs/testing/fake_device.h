@@ -44,7 +44,7 @@ class FakeDevice final : public device::Device {
   std::function<void()> on_progress;
   /// Runs inside sleep(), and its answer. While it runs, the sleeper will look.
   std::function<device::Slept()> on_sleep;
-  device::Slept sleep(const std::atomic<std::uint32_t>&) override {
+  device::Slept sleep(const std::atomic<std::uint32_t>&, const sigset_t&) override {
     if (!on_sleep) return device::Slept::NotHere;
     asleep_ = true;
     const device::Slept slept = on_sleep();

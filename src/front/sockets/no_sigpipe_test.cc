@@ -1,5 +1,5 @@
 // Signals that a stretch of our code raises, and those that it does not.
-#include "front/sockets/no_signals.h"
+#include "front/sockets/no_sigpipe.h"
 
 #include <gtest/gtest.h>
 

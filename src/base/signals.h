@@ -1,4 +1,4 @@
-// A stretch of code in which the calling thread takes no signals of the program.
+// The signals of the program, which a thread takes between calls of ours and not within.
 #pragma once
 
 #include <pthread.h>
@@ -6,7 +6,7 @@
 
 #include <initializer_list>
 
-namespace weft::engine {
+namespace weft {
 
 /// What an instruction or a call of the thread itself raises: nobody else's.
 inline constexpr auto kOwnFaults = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
@@ -19,7 +19,8 @@ inline void take_faults() {
   pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
 }
 
-/// Faults are left as they are. What comes meanwhile is pending at its end.
+/// A stretch of code in which the calling thread takes no signals of the program. Faults are left
+/// as they are. What comes meanwhile is pending at its end.
 class NoSignals {
  public:
   NoSignals() {
@@ -39,4 +40,15 @@ class NoSignals {
   sigset_t before_;
 };
 
-}  // namespace weft::engine
+/// Does a signal wait that is not blocked by `mask`, and has a handler? It runs.
+bool takes_signal(const sigset_t& mask);
+
+/// The program has a handler for this signal.
+bool is_handled(int signal);
+
+/// What the EINTR of a wait of ours should become. The kernel restarts a call after a handler that
+/// was installed with SA_RESTART, but no wait for descriptors. Nobody says which signal it was, so a
+/// call goes on if every handler of this process restarts.
+bool handlers_restart();
+
+}  // namespace weft

@@ -1,4 +1,6 @@
 // How connections end: whoever leaves, whenever, the other side is told once and nothing stays.
+#include <fcntl.h>
+
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -284,6 +286,44 @@ TEST_P(UnreadWriteTest, ResetBehindAFINDoesNotSpin) {
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+/// The bound of Closing is the QP's, not that of what was sent before it.
+TEST_P(ConnectionEndTest, WhatWasSentBeforeAnOrderlyEndReachesAPeerThatStoodStill) {
+  Settings settings = make_settings();
+  settings.mpa_revision = 1;
+  constexpr std::uint32_t kOctets = 256 * 1024;
+  std::vector<std::uint8_t> source(kOctets, 5);
+  Side initiator(settings);
+  RawPeer listener;
+  const sockaddr_storage address = listener.listen();
+  QPHandle qp = initiator.make_qp();
+  const auto connection = initiator.rnic.connect(
+      nullptr, reinterpret_cast<const sockaddr*>(&address),
+      {.qp = qp.face.number, .private_data = {}}, 1);
+  ASSERT_TRUE(connection.ok());
+  RawPeer peer(listener.accept());
+  ASSERT_TRUE(peer.send({.kind = wire::StartupKind::Reply, .crc = true, .private_data = {}}));
+  expect_event(initiator, ConnectionEventKind::Established, 0);
+  initiator.post_send(qp, {.opcode = device::SendOpcode::Write,
+                           .wr_id = 1,
+                           .address = source.data(),
+                           .octets = kOctets,
+                           .stag = initiator.register_octets(source.data(), kOctets, 0),
+                           .remote_stag = 1});
+  ASSERT_TRUE(initiator.wait_completion().has_value());
+  ASSERT_TRUE(initiator.rnic.disconnect(*connection).ok());
+  expect_event(initiator, ConnectionEventKind::Disconnected, ECONNRESET);
+
+  ASSERT_EQ(::fcntl(peer.fd(), F_SETFL, 0), 0);
+  std::vector<std::uint8_t> scrap(kOctets);
+  std::size_t got = 0;
+  ssize_t part = 0;
+  while ((part = ::recv(peer.fd(), scrap.data(), scrap.size(), 0)) > 0) {
+    got += static_cast<std::size_t>(part);
+  }
+  EXPECT_EQ(part, 0) << "an end and no reset";
+  EXPECT_GT(got, kOctets);
 }
 
 TEST_P(UnreadWriteTest, WhoLeavesBreaksNoRuleOfTheProtocol) {

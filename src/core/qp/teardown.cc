@@ -81,9 +81,12 @@ void QP::handle_llp_lost(Instant) {
 
 void QP::handle_timeout(Instant now) {
   if (state_ == QPState::RTS) return nudge(now);
-  if (!deadline_ || now < *deadline_ || !step(QPEvent::LLPLost)) return;
+  if (!deadline_ || now < *deadline_) return;
+  // Behind a FIN all is the transport's, which goes on with a peer that stands still for longer.
+  const bool all_left = state_ == QPState::Closing && action_ == LLPAction::None;
+  if (!step(QPEvent::LLPLost)) return;
   notify(QPNotice::Kind::LLPLost);
-  enter_error(LLPAction::Reset);
+  enter_error(all_left ? LLPAction::None : LLPAction::Reset);
 }
 
 // A segment that was begun cannot be finished, so not even a Terminate can follow it: only a reset

@@ -18,8 +18,8 @@ constexpr std::uint64_t kFirstNumber = 16;
 std::atomic<std::uint64_t> last_number{kFirstNumber};
 
 constexpr int kResolveTimeoutMs = 5000;
-/// The kernel's limit on a backlog.
-constexpr int kBacklogMax = 4096;
+/// The kernel's limit on a backlog, and what is taken for a smaller one.
+constexpr int kBacklogMax = 4096, kBacklogMin = 128;
 
 /// The errno of an attempt to connect that failed.
 int errno_of(const ConnectionEvent& event) {
@@ -125,7 +125,8 @@ void Socket::set_settle(Settle settle) {
 
 Result<void> Socket::listen(int backlog) {
   std::lock_guard lock(mutex_);
-  const int most = std::clamp(backlog, 1, kBacklogMax);
+  // Who finds a TCP backlog full tries again; here it would be refused.
+  const int most = std::clamp(backlog, kBacklogMin, kBacklogMax);
   if (state_ == State::Listening) {
     backlog_ = static_cast<unsigned>(most);
     return {};
@@ -312,8 +313,8 @@ void Socket::handle_event(const ConnectionEvent& event) {
       // What came before the end is in the CQ already.
       if (lane_ != nullptr) {
         if (state_ == State::Connected) poll_queue();
-        // A peer that broke the protocol below, or says that we did, did not end its stream.
-        if (event.status == -EPROTO || event.status == -EREMOTEIO) {
+        // A peer that broke the protocol below, says that we did, or was lost did not end its stream.
+        if (event.status == -EPROTO || event.status == -EREMOTEIO || event.status == -ECONNRESET) {
           stream().handle_failure(ECONNRESET);
         }
         stream().handle_closed();

@@ -288,6 +288,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool error_told_ = false;     ///< the stream's, to the program
   bool disconnecting_ = false;  ///< rdma_disconnect was called
   Deadline left_;               ///< who left first calls it then at the latest
+  Deadline held_until_;         ///< closed, and not all that was written has left
   bool gone_ = false;           ///< the connection manager says that the connection ended
   bool closing_ = false;
   std::uint64_t shown_octets_ = 0;  ///< unread when readiness was last shown

@@ -15,6 +15,8 @@ namespace {
 
 /// How long who leaves waits for the peer to have read that.
 constexpr auto kPeerPatience = std::chrono::milliseconds(200);
+/// So long a peer that reads nothing keeps what was written before a close waiting.
+constexpr auto kHeldPatience = std::chrono::seconds(100);
 
 }  // namespace
 
@@ -102,7 +104,12 @@ bool Socket::finished() {
   std::lock_guard lock(mutex_);
   if (!closing_ || !waiters_.empty()) return false;
   if (state_ != State::Connected || abortive_ || stream().error() != 0) return true;
-  if (stream().ended()) end_connection();
+  if (stream().ended()) {
+    end_connection();
+  } else if (stream().held_octets() != 0) {
+    if (!held_until_) held_until_ = Clock::now() + kHeldPatience;
+    if (Clock::now() >= *held_until_) return true;
+  }
   return gone_ && stream().ended();
 }
 

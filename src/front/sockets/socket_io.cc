@@ -51,6 +51,7 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
       break;
     }
   }
+  if (stream().held_octets() != 0) serve_in_background();
   show();
   const std::size_t taken = wanted - from.left();
   if (taken == 0 && wanted != 0) return stopped;

@@ -176,6 +176,7 @@ void Stream::handle_closed() {
 void Stream::advance() {
   if (!started_ || ended()) return;
   if (credits_due()) give_credits();
+  send_held();
   send_end();
 }
 
@@ -208,7 +209,7 @@ void Stream::give_credits() {
 }
 
 void Stream::send_end() {
-  if (!control_free(1)) return;
+  if (held_ != 0 || !control_free(1)) return;
   // Who has ended both directions leaves; a Shutdown would tell less.
   const bool leaves = wants_leave_ || (wants_shutdown_ && (!receiving_ || read_closed_));
   if (leaves && !leave_told_) {
@@ -240,18 +241,32 @@ bool Stream::may_send() const {
   return started_ && sending() && direct_room() && sent_ != send_limit_ && targets_count_ != 0;
 }
 
-/// The next octets of `from`, copied into the send ring; fewer than there are where the ring ends.
-Octets Stream::take_room(Cursor& from, std::size_t octets_max) {
+/// Many short messages use up the peer's receives long before its ring; TCP would take them.
+bool Stream::may_hold() const {
+  return started_ && sending() && (held_ != 0 || sent_ == send_limit_) &&
+         shape_.send_ring.size() - send_used_ >= kSendRoomMin;
+}
+
+/// So many octets, at most, find room in the send ring in one piece; fewer where the ring ends.
+std::size_t Stream::room_at_head(std::size_t octets_max) const {
   const std::size_t size = shape_.send_ring.size();
-  // Who sends little at a time touches no more than that of the ring.
-  if (send_used_ == 0) send_head_ = 0;
-  const std::size_t octets = std::min(
-      {octets_max, from.left(), size - send_used_, size - send_head_, std::size_t{kChunkMax}});
+  return std::min({octets_max, size - send_used_, size - send_head_, std::size_t{kChunkMax}});
+}
+
+MutableOctets Stream::take_room(std::size_t octets) {
   std::uint8_t* room = shape_.send_ring.data() + send_head_;
-  lane_.fill({room, octets}, from);
-  send_head_ = static_cast<std::uint32_t>((send_head_ + octets) % size);
+  send_head_ = static_cast<std::uint32_t>((send_head_ + octets) % shape_.send_ring.size());
   send_used_ += static_cast<std::uint32_t>(octets);
   return {room, octets};
+}
+
+/// The next octets of `from`, which leave at once.
+Octets Stream::copy_to_room(Cursor& from, std::size_t octets_max) {
+  // Who sends little at a time touches no more than that of the ring.
+  if (send_used_ == 0) send_head_ = 0;
+  const MutableOctets room = take_room(room_at_head(std::min(octets_max, from.left())));
+  lane_.fill(room, from);
+  return room;
 }
 
 /// Where the next `octets` go, at most what is left of the first target, for one message.
@@ -278,14 +293,35 @@ Tag Stream::data_tag(std::uint32_t octets) {
   return told ? std::exchange(untold_, kUntold) : kUntold;
 }
 
+void Stream::send_data(Octets chunk) {
+  const auto octets = static_cast<std::uint32_t>(chunk.size());
+  const Sge place = take_target(octets);
+  const Tag tag = data_tag(octets);
+  sent(lane_.write(chunk, place, make_message(Op::Data, octets), tag), tag);
+}
+
+void Stream::send_held() {
+  const std::size_t size = shape_.send_ring.size();
+  while (held_ != 0 && !ended() && sends_open_ < shape_.send_entries && sent_ != send_limit_ &&
+         targets_count_ != 0) {
+    const std::size_t start = (send_head_ + size - held_) % size;
+    const std::size_t octets = std::min<std::size_t>(
+        {held_, size - start, targets_[0].length, std::size_t{kChunkMax}});
+    held_ -= static_cast<std::uint32_t>(octets);
+    send_data(shape_.send_ring.subspan(start, octets));
+  }
+}
+
 std::size_t Stream::write(Cursor& from) {
   const std::size_t before = from.left();
-  while (from.left() != 0 && may_send()) {
-    const Octets chunk = take_room(from, targets_[0].length);
-    const auto octets = static_cast<std::uint32_t>(chunk.size());
-    const Sge place = take_target(octets);
-    const Tag tag = data_tag(octets);
-    sent(lane_.write(chunk, place, make_message(Op::Data, octets), tag), tag);
+  send_held();
+  while (from.left() != 0 && held_ == 0 && may_send()) {
+    send_data(copy_to_room(from, targets_[0].length));
+  }
+  while (from.left() != 0 && may_hold()) {
+    const MutableOctets room = take_room(room_at_head(from.left()));
+    from.copy_to(room.data(), room.size());
+    held_ += static_cast<std::uint32_t>(room.size());
   }
   return before - from.left();
 }
@@ -334,7 +370,8 @@ void Stream::disconnect() {
 
 std::size_t Stream::write_borrowed(Octets from, std::uint32_t key) {
   std::size_t left = from.size();
-  while (left != 0 && started_ && sending() && sends_open_ < shape_.send_entries &&
+  send_held();
+  while (left != 0 && held_ == 0 && started_ && sending() && sends_open_ < shape_.send_entries &&
          sent_ != send_limit_ && targets_count_ != 0) {
     const auto octets =
         static_cast<std::uint32_t>(std::min<std::size_t>({left, targets_[0].length, kChunkMax}));
@@ -349,7 +386,9 @@ std::size_t Stream::write_borrowed(Octets from, std::uint32_t key) {
 }
 
 bool Stream::publish(std::uint32_t index, const IomapEntry& entry) {
-  if (!started_ || !sending() || sends_open_ >= shape_.send_entries || sent_ == send_limit_) {
+  send_held();
+  if (!started_ || !sending() || held_ != 0 || sends_open_ >= shape_.send_entries ||
+      sent_ == send_limit_) {
     return false;
   }
   IomapEntry told = entry;
@@ -374,9 +413,10 @@ std::optional<std::size_t> Stream::write_at(std::uint64_t offset, Cursor& from) 
     const Sge memory = load_shared(shared.memory);
     const std::uint64_t start = __atomic_load_n(&shared.offset, __ATOMIC_RELAXED);
     if (memory.length == 0 || offset < start || offset - start >= memory.length) continue;
-    if (!started_ || !sending() || !direct_room()) return 0;
+    send_held();
+    if (!started_ || !sending() || held_ != 0 || !direct_room()) return 0;
     const std::uint64_t skip = offset - start;
-    const Octets chunk = take_room(from, memory.length - skip);
+    const Octets chunk = copy_to_room(from, memory.length - skip);
     const Tag tag{Tag::Work::Direct, 1, static_cast<std::uint32_t>(chunk.size())};
     const Sge target{memory.address + skip, memory.key, tag.amount};
     sent(lane_.write_silently(chunk, target, tag), tag);

@@ -108,7 +108,9 @@ class Stream {
   void advance();
 
   // The program's calls.
-  /// Takes as many octets as may leave now; 0: none may.
+  /// Takes as many octets as may leave now, or as there is room for when the peer is owed the
+  /// reading of as many messages as it has receives: those leave together, by advance(), when it has
+  /// read some. 0: none.
   std::size_t write(Cursor& from);
   /// The same without copying them: they are in use until borrowed_done() has counted them.
   std::size_t write_borrowed(Octets from, std::uint32_t key);
@@ -131,7 +133,7 @@ class Stream {
   /// A read gives octets or the end at once.
   bool can_read() const { return unread_octets_ != 0 || !receiving() || read_closed_; }
   /// A write takes octets, or fails, at once.
-  bool can_write() const { return !sending() || may_send(); }
+  bool can_write() const { return !sending() || (held_ == 0 && may_send()) || may_hold(); }
   /// The program may still write.
   bool sending() const { return !wants_shutdown_ && !wants_leave_ && !ended(); }
   /// The program has ended its direction itself.
@@ -139,6 +141,8 @@ class Stream {
   /// The peer may still write.
   bool receiving() const { return receiving_ && !ended(); }
   bool read_closed() const { return read_closed_; }
+  /// Octets that were taken and have not left.
+  std::uint32_t held_octets() const { return held_; }
   /// Nothing will be sent or received any more.
   bool ended() const { return over_ || error_ != 0; }
   /// It ended by our word, and the peer may not have taken all before it yet. A connection that is
@@ -160,6 +164,7 @@ class Stream {
 
  private:
   bool may_send() const;
+  bool may_hold() const;
   bool credits_due() const;
   bool control_free(unsigned slots) const { return control_open_ + slots <= kControlSlots; }
   void take_targets();
@@ -168,7 +173,11 @@ class Stream {
   void give_credits();
   void send_end();
   Sge take_target(std::uint32_t octets);
-  Octets take_room(Cursor& from, std::size_t octets_max);
+  std::size_t room_at_head(std::size_t octets_max) const;
+  MutableOctets take_room(std::size_t octets);
+  Octets copy_to_room(Cursor& from, std::size_t octets_max);
+  void send_data(Octets chunk);
+  void send_held();
   void sent(bool accepted, Tag tag);
   Tag data_tag(std::uint32_t octets);
 
@@ -195,6 +204,7 @@ class Stream {
   std::uint16_t sent_ = 0, send_limit_ = 0;
   std::uint32_t send_head_ = 0;  ///< next free octet of the ring
   std::uint32_t send_used_ = 0;
+  std::uint32_t held_ = 0;  ///< the last of these, not sent yet
   std::uint32_t sends_open_ = 0;  ///< data, iomap and direct requests not done
   Tag untold_{Tag::Work::Data, 0, 0};  ///< of these, what the next told one stands for
   std::uint64_t borrowed_sent_ = 0, borrowed_done_ = 0;

@@ -135,6 +135,81 @@ TEST_F(StreamTest, OctetsArriveInOrder) {
   EXPECT_FALSE(b.stream->can_read());
 }
 
+/// As many messages as the peer has receives, and more behind them.
+class HeldTest : public StreamTest {
+ protected:
+  static constexpr std::uint32_t kWritten = 100;
+
+  HeldTest() {
+    for (std::size_t i = 0; i < kWritten; ++i) EXPECT_EQ(a.write(text.substr(i, 1)), 1u);
+    settle(a, b);
+    EXPECT_EQ(b.stream->readable_octets(), kEntries);
+    EXPECT_EQ(a.stream->held_octets(), kWritten - kEntries);
+  }
+  std::string read_all() {
+    std::string got;
+    for (std::string part; !(part = b.read(1000)).empty();) {
+      got += part;
+      settle(a, b);
+    }
+    return got;
+  }
+  const std::string text = pattern(3 * kRing);
+};
+
+TEST_F(HeldTest, WhatIsBehindLeavesTogetherWhenThePeerHasRead) {
+  EXPECT_EQ(b.read(kEntries), text.substr(0, kEntries));
+  EXPECT_FALSE(b.requests.empty()) << "it tells so";
+  deliver_one(b, a);
+  EXPECT_EQ(a.requests.size(), 1u);
+  settle(a, b);
+  EXPECT_EQ(a.stream->held_octets(), 0u);
+  EXPECT_EQ(read_all(), text.substr(kEntries, kWritten - kEntries));
+  EXPECT_EQ(a.write("x"), 1u);
+  settle(a, b);
+  EXPECT_EQ(read_all(), "x");
+}
+
+TEST_F(HeldTest, ThereIsRoomForWhatTheRingTakes) {
+  std::size_t written = kWritten;
+  EXPECT_TRUE(a.stream->can_write());
+  while (const std::size_t taken = a.write(text.substr(written, 1000))) written += taken;
+  EXPECT_FALSE(a.stream->can_write());
+  EXPECT_GE(written, kRing - Stream::kSendRoomMin);
+  EXPECT_LE(written, kRing + kEntries);
+  std::string got = read_all();
+  EXPECT_EQ(got, text.substr(0, written));
+  EXPECT_TRUE(a.stream->can_write());
+}
+
+TEST_F(HeldTest, TheEndComesBehindIt) {
+  a.stream->shutdown_write();
+  settle(a, b);
+  EXPECT_FALSE(a.stream->sending());
+  EXPECT_TRUE(b.stream->receiving());
+  EXPECT_EQ(read_all(), text.substr(0, kWritten));
+  EXPECT_FALSE(b.stream->receiving());
+}
+
+TEST_F(HeldTest, SoDoesALeave) {
+  a.stream->disconnect();
+  settle(a, b);
+  EXPECT_FALSE(a.stream->ended());
+  EXPECT_EQ(read_all(), text.substr(0, kWritten));
+  EXPECT_TRUE(a.stream->ended());
+  EXPECT_TRUE(b.stream->ended());
+}
+
+TEST_F(HeldTest, NothingOvertakesIt) {
+  std::vector<std::uint8_t> own(10, 'z');
+  EXPECT_EQ(a.stream->write_borrowed(own, 1), 0u);
+  EXPECT_FALSE(a.stream->publish(0, {}));
+  EXPECT_EQ(read_all(), text.substr(0, kWritten));
+  EXPECT_EQ(a.stream->write_borrowed(own, 1), own.size());
+  settle(a, b);
+  EXPECT_EQ(read_all(), "zzzzzzzzzz");
+}
+
 TEST(StreamStartTest, WhoHearsFirstGrantsNothingBefore) {
   End a, b;
   a.stream->start(*parse_connect_data(encode(b.stream->offer())));
@@ -198,17 +273,6 @@ TEST_F(StreamTest, AnyAmountPassesInBothDirectionsWhateverTheSizes) {
     EXPECT_EQ(to_b, sent) << size;
     EXPECT_EQ(to_a, sent) << size;
   }
-}
-
-TEST_F(StreamTest, AWriterStopsAtTheCreditsAndGoesOnWhenTheReaderHasRead) {
-  for (int i = 0; i < kEntries; ++i) EXPECT_EQ(a.write("x"), 1u);
-  settle(a, b);
-  EXPECT_EQ(a.write("x"), 0u);
-  EXPECT_FALSE(a.stream->can_write());
-  EXPECT_EQ(b.read(kEntries / 2).size(), kEntries / 2u);
-  settle(a, b);
-  EXPECT_TRUE(a.stream->can_write());
-  EXPECT_EQ(a.write("y"), 1u);
 }
 
 TEST_F(StreamTest, AWriterStopsWhenTheRingIsFull) {

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 static char octets[64];
 
@@ -253,6 +254,30 @@ static void numbers_that_were_given_back(void) {
   close(fd), close(server), close(listener);
 }
 
+/* Who comes while the program is slow to accept waits, and is not refused. */
+static void more_than_the_backlog(void) {
+  enum { COUNT = 12 };
+  const int listener = listen_on(AF_INET);
+  SAY(listen(listener, 2));
+  const struct sockaddr_storage name = name_of(listener);
+  int connected = 0;
+  pid_t clients[COUNT];
+  for (int i = 0; i < COUNT; ++i) {
+    if ((clients[i] = fork()) != 0) continue;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    _exit(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+  }
+  usleep(300000);
+  for (int i = 0; i < COUNT; ++i) close(accept(listener, NULL, NULL));
+  for (int i = 0; i < COUNT; ++i) {
+    int status = -1;
+    waitpid(clients[i], &status, 0);
+    connected += status == 0;
+  }
+  SAY(connected);
+  close(listener);
+}
+
 /* Each socket takes one number, the lowest that is free, and nothing beside it. */
 static void numbers_in_a_row(void) {
   const int listener = listen_on(AF_INET);
@@ -283,6 +308,7 @@ const struct test_case calls_cases[] = {
     {"ioctls", ioctls},
     {"odd_vectors", odd_vectors},
     {"numbers_that_were_given_back", numbers_that_were_given_back},
+    {"more_than_the_backlog", more_than_the_backlog},
     {"numbers_in_a_row", numbers_in_a_row},
     {NULL, NULL},
 };

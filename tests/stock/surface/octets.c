@@ -43,6 +43,22 @@ static void waiting_for_all(void) {
   close(pair.client), close(pair.listener);
 }
 
+/* A peer that does not read yet takes many short messages, as a stream does, and a writer that
+   leaves loses none of them. */
+static void many_short_messages(void) {
+  enum { COUNT = 5000, LENGTH = 16 };
+  struct pair pair = open_ipv4_pair();
+  SAY(fcntl(pair.client, F_SETFL, O_NONBLOCK));
+  int sent = 0;
+  for (int i = 0; i < COUNT; ++i) sent += send_pattern(pair.client, i * LENGTH, LENGTH) == LENGTH;
+  SAY(sent);
+  SAY(poll(&(struct pollfd){pair.client, POLLOUT, 0}, 1, 0));
+  close(pair.client);
+  SAY(receive_pattern(pair.server, 0, COUNT * LENGTH));
+  SAY(recv(pair.server, octets, 1, 0));
+  close(pair.server), close(pair.listener);
+}
+
 static void not_waiting(void) {
   struct pair pair = open_ipv4_pair();
   SAY(recv(pair.client, octets, 10, MSG_DONTWAIT));
@@ -387,6 +403,7 @@ static void much_in_both_directions(void) {
 const struct test_case octets_cases[] = {
     {"peeking", peeking},
     {"waiting_for_all", waiting_for_all},
+    {"many_short_messages", many_short_messages},
     {"not_waiting", not_waiting},
     {"vectors", vectors},
     {"messages", messages},

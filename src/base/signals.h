@@ -47,8 +47,8 @@ bool takes_signal(const sigset_t& mask);
 bool is_handled(int signal);
 
 /// What the EINTR of a wait of ours should become. The kernel restarts a call after a handler that
-/// was installed with SA_RESTART, but no wait for descriptors. Nobody says which signal it was, so a
-/// call goes on if every handler of this process restarts.
+/// was installed with SA_RESTART, but no wait for descriptors. Nobody says which signal it was, so
+/// a call goes on if every handler of this process restarts.
 bool handlers_restart();
 
 }  // namespace weft

@@ -150,7 +150,8 @@ TEST_F(LeftToPollsTest, WhoSleepsInTheDeviceWatchesIt) {
     std::thread sleeper([&] {
       while (events == 0) {
         // Another thread does the work, for a while: that wakes nobody here.
-        if (server->rnic.sleep(events, sigset_t{}) == device::Slept::NotHere) std::this_thread::yield();
+        const device::Slept slept = server->rnic.sleep(events, sigset_t{});
+        if (slept == device::Slept::NotHere) std::this_thread::yield();
       }
     });
     server->wait_until([&] { return server->rnic.sleeps_for(events); });

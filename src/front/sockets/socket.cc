@@ -313,7 +313,7 @@ void Socket::handle_event(const ConnectionEvent& event) {
       // What came before the end is in the CQ already.
       if (lane_ != nullptr) {
         if (state_ == State::Connected) poll_queue();
-        // A peer that broke the protocol below, says that we did, or was lost did not end its stream.
+        // Who broke the protocol below, says that we did, or was lost did not end its stream.
         if (event.status == -EPROTO || event.status == -EREMOTEIO || event.status == -ECONNRESET) {
           stream().handle_failure(ECONNRESET);
         }

@@ -108,9 +108,9 @@ class Stream {
   void advance();
 
   // The program's calls.
-  /// Takes as many octets as may leave now, or as there is room for when the peer is owed the
-  /// reading of as many messages as it has receives: those leave together, by advance(), when it has
-  /// read some. 0: none.
+  /// Takes as many octets as may leave now. Behind as many messages as the peer has receives, which
+  /// it has not read, as many as there is room for: those leave together, by advance(), when it has.
+  /// 0: none.
   std::size_t write(Cursor& from);
   /// The same without copying them: they are in use until borrowed_done() has counted them.
   std::size_t write_borrowed(Octets from, std::uint32_t key);

@@ -424,7 +424,7 @@ void Connection::die() {
   part_from_qp();
   state_ = ConnectionState::Dead;
   leave_place();
-  blocked_ = false;
+  blocked_ = held_back_ = false;
   control_.clear();
   drop_received();
   drop_batches();

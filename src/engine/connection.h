@@ -148,6 +148,7 @@ class Connection {
 
   device::ConnectionNumber number() const { return number_; }
   ConnectionState state() const { return state_; }
+  /// A message of the peer's waits for a receive: there is a QP, and the stream is not over.
   bool held_back() const { return held_back_; }
   bool dead() const { return state_ == ConnectionState::Dead; }
   QueuePair* qp() { return qp_; }  ///< null when there is none (any more)

@@ -2,7 +2,6 @@
 #include <sched.h>
 
 #include <chrono>
-#include <vector>
 
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
@@ -30,13 +29,11 @@ void Rnic::ring_shared_receive(device::SRQNumber number) {
 void Rnic::serve_shared() {
   if (!srq_rung_.load(std::memory_order_relaxed)) return;
   srq_rung_.store(false, std::memory_order_seq_cst);
-  std::vector<Connection*> waiting;
+  // In place: serving one neither adds a connection nor removes one, and a doorbell has nobody to
+  // tell that there is no memory for a list.
   for (auto& [number, connection] : connections_) {
-    if (connection->held_back() && connection->qp()->srq() != nullptr) {
-      waiting.push_back(connection.get());
-    }
+    if (connection->held_back() && connection->qp()->srq() != nullptr) connection->serve();
   }
-  for (Connection* connection : waiting) connection->serve();
 }
 
 void Rnic::serve_rung() {

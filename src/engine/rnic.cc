@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "engine/rnic_entry.h"
 #include "engine/rnic_listener.h"
@@ -452,7 +453,17 @@ Result<void> Rnic::command_qp(device::QPNumber number, device::QPCommand command
     qp->last_receive_reported = qp->fatal_reported = false;
   }
   serve(*qp);
+  tell_last_receive(*qp);
   return result;
+}
+
+/// Who is in Error without a stream takes no receive of its SRQ any more. Of the others the end of
+/// the stream tells; and a paired QP whose peer has left is in Error only for us.
+void Rnic::tell_last_receive(QueuePair& qp) {
+  const bool over = qp.core().state() == core::QPState::Error && qp.connection == nullptr &&
+                    !qp.core().peer_gone();
+  if (qp.srq() == nullptr || !over || std::exchange(qp.last_receive_reported, true)) return;
+  report_async(device::AsyncEventKind::LastReceive, qp);
 }
 
 Result<void> Rnic::modify_qp(device::QPNumber number, const device::QPAttributes& wanted) try {

@@ -298,6 +298,7 @@ class Rnic final : public device::Device,
   void serve_late_ends();
   void fault_overflowed();
   void fault(QueuePair&);
+  void tell_last_receive(QueuePair&);
   void end_unwatched();
   void bury();
   /// Something is left to do that could not be done in the middle of a connection's work.

@@ -238,10 +238,9 @@ void Rnic::fail_unreachable(QueuePair& qp) {
   if (qp.srq() == nullptr) {
     qp.want_receive();
     qp.core().flush(now_);  // a receive that was posted just now
-  } else if (!std::exchange(qp.last_receive_reported, true)) {
-    report_async(device::AsyncEventKind::LastReceive, qp);
   }
   if (qp.connection != nullptr) qp.connection->serve();  // its stream is about to end
+  tell_last_receive(qp);
 }
 
 }  // namespace weft::engine

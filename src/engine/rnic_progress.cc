@@ -498,6 +498,7 @@ void Rnic::fault(QueuePair& qp) {
     qp.core().handle_local_error(wire::TermError::RDMAPStreamCatastrophic, now_);
   }
   if (qp.connection != nullptr) qp.connection->serve();
+  tell_last_receive(qp);
 }
 
 void Rnic::prepare_exit() {

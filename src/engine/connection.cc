@@ -325,7 +325,9 @@ void Connection::release() {
 }
 
 bool Connection::abort_setup(const char* text) {
-  if (state_ != ConnectionState::Connecting && state_ != ConnectionState::Startup) return false;
+  const bool begun = state_ == ConnectionState::Connecting ||
+                     state_ == ConnectionState::Refused || state_ == ConnectionState::Startup;
+  if (!begun) return false;
   fail(ECONNABORTED, text);
   return true;
 }

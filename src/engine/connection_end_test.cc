@@ -94,6 +94,24 @@ TEST_P(ConnectionEndTest, QPMovedToErrorDuringStartupGivesFailed) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
+// Nobody listens: the connection rests between two attempts.
+TEST_P(ConnectionEndTest, ADisconnectOrAMoveToErrorEndsTheAttemptsOfARefusedOne) {
+  RawPeer nobody;
+  const sockaddr_storage address = nobody.listen();
+  nobody.close();
+  for (const bool disconnects : {true, false}) {
+    client_qp = client->make_qp();
+    connect_to(address, client_qp);
+    let_settle();
+    if (disconnects) {
+      ASSERT_TRUE(client->rnic.disconnect(client_connection).ok());
+    } else {
+      ASSERT_TRUE(client->rnic.command_qp(client_qp.face.number, device::QPCommand::Fail).ok());
+    }
+    expect_event(*client, ConnectionEventKind::Failed, ECONNABORTED);
+  }
+}
+
 TEST_P(ConnectionEndTest, QPDestroyedBeforeTheFirstFPDUGivesFailed) {
   RawPeer peer;
   ASSERT_TRUE(peer.connect(server_address));

@@ -268,6 +268,28 @@ TEST_P(CQOverflowTest, ReceiveCompletionsNobodyPollsEndOnlyTheQPsOfThatCQ) {
   expect_entries_intact(unpolled);
 }
 
+// Nobody else would tell that what it completes is lost.
+TEST_P(CQOverflowTest, AQPThatComesToTheCQLaterEndsWithItsFirstCompletion) {
+  const device::CQFace unpolled = *client->rnic.create_cq(16, kUnpolled);
+  QPHandle first = make_qp(*client, unpolled.number, unpolled.number, kHurt);
+  for (std::uint32_t i = 0; i <= unpolled.completions.capacity(); ++i) {
+    client->post_receive(first, i, nullptr, 0, 0);
+  }
+  ASSERT_TRUE(client->rnic.command_qp(first.face.number, device::QPCommand::Fail).ok());
+  wait_for_events(*client, 1);
+  expect_events(client->seen_async(), {});
+
+  QPHandle later = make_qp(*client, unpolled.number, unpolled.number, kHurt + 1);
+  QPHandle peer = make_qp(*server, server->cq.number, server->cq.number, kHurt + 1);
+  ASSERT_NO_FATAL_FAILURE(establish(later, peer));
+  server->post_receive(peer, 1, nullptr, 0, 0);
+  client->post_send(later, {.wr_id = 1});
+  expect_state(*client, later, device::QPState::Error);
+  expect_disconnected(*client, 1);
+  expect_disconnected(*server, 1);
+  expect_events(client->seen_async(), {kHurt + 1});
+}
+
 INSTANTIATE_TEST_SUITE_P(Placements, CQOverflowTest,
                          ::testing::Values(Placement::Inline, Placement::Thread),
                          [](const auto& param) {

@@ -205,8 +205,9 @@ void QueuePair::complete(const core::Completion& completion) {
       return owner_.handle_cq_hold(cq);
     case CompletionQueue::Pushed::Overflowed:
       return owner_.handle_cq_overflow(cq);
-    case CompletionQueue::Pushed::Quiet:
     case CompletionQueue::Pushed::WasOverflowed:
+      return owner_.handle_completion_lost(*this);
+    case CompletionQueue::Pushed::Quiet:
       return;
   }
 }

@@ -21,6 +21,7 @@
 namespace weft::engine {
 
 class Connection;
+class QueuePair;
 
 /// What a QP reports while the core is at work; handled after the core returned.
 class QueuePairOwner {
@@ -28,6 +29,8 @@ class QueuePairOwner {
   virtual void handle_cq_notify(CompletionQueue&) = 0;
   virtual void handle_cq_hold(CompletionQueue&) = 0;
   virtual void handle_cq_overflow(CompletionQueue&) = 0;
+  /// It completes on a CQ that had overflowed before.
+  virtual void handle_completion_lost(QueuePair&) = 0;
   virtual void handle_srq_limit(SharedReceiveQueue&) = 0;
   /// Read once for all that one call into the core completes.
   virtual Instant exact_now() = 0;
@@ -131,6 +134,7 @@ class QueuePair final : public core::WorkQueues {
   device::PairPatience patience;     ///< with that peer
   bool drain_awaited = false;        ///< SendsDrained is to be reported
   bool last_receive_reported = false;
+  bool completion_lost = false;  ///< and for that the QP is to end
   bool fatal_reported = false;  ///< QPFatal was, which says all about the Terminate that follows
 
   /// Doorbell: set by whoever rings, cleared by whoever serves. `next_rung` links the rung ones.

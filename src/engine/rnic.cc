@@ -548,6 +548,12 @@ void Rnic::handle_cq_overflow(CompletionQueue& cq) {
   overflowed_.push_back(&cq);
 }
 
+void Rnic::handle_completion_lost(QueuePair& qp) {
+  // Of one that is ending, nobody counts on them any more.
+  if (is_ending(qp)) return;
+  qp.completion_lost = some_completion_lost_ = true;
+}
+
 void Rnic::handle_srq_limit(SharedReceiveQueue& srq) {
   events_.handle_async_event({device::AsyncEventKind::SRQLimit, srq.cookie});
 }

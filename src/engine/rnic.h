@@ -177,6 +177,7 @@ class Rnic final : public device::Device,
   void handle_cq_notify(CompletionQueue&) override;
   void handle_cq_hold(CompletionQueue&) override;
   void handle_cq_overflow(CompletionQueue&) override;
+  void handle_completion_lost(QueuePair&) override;
   void handle_srq_limit(SharedReceiveQueue&) override;
   Instant exact_now() override;
   // ConnectionOwner
@@ -298,13 +299,14 @@ class Rnic final : public device::Device,
   void serve_late_ends();
   void fault_overflowed();
   void fault(QueuePair&);
+  static bool is_ending(QueuePair&);
   void tell_last_receive(QueuePair&);
   void end_unwatched();
   void bury();
   /// Something is left to do that could not be done in the middle of a connection's work.
   bool has_loose_ends() const {
     return has_unwatched_ || !rendezvous_.settled() || !overflowed_.empty() ||
-           !late_ends_.empty() || !dead_.empty();
+           some_completion_lost_ || !late_ends_.empty() || !dead_.empty();
   }
   void end_loose();
 
@@ -351,6 +353,7 @@ class Rnic final : public device::Device,
   std::optional<Instant> next_deadline_;
   bool deadline_moved_ = false;  ///< to an earlier time than whoever waits knows of
   std::vector<CompletionQueue*> overflowed_;
+  bool some_completion_lost_ = false;  ///< QueuePair::completion_lost of some QP
   std::vector<Connection*> timed_;  ///< of serve_timers(), with room for all connections
   std::vector<CompletionQueue*> moderated_;
   /// The poller's timer is the earlier of the two: never after the end of a hold, and

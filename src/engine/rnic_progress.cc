@@ -481,16 +481,26 @@ void Rnic::fault_overflowed() {
       fault(*qp);
     }
   }
+  if (!std::exchange(some_completion_lost_, false)) return;
+  for (std::uint32_t slot = 1; slot < kQPCountMax; ++slot) {
+    QueuePair* qp = qps_[slot].load(std::memory_order_relaxed);
+    // It came to the CQ, or began anew, after that had overflowed.
+    if (qp != nullptr && std::exchange(qp->completion_lost, false)) fault(*qp);
+  }
+}
+
+bool Rnic::is_ending(QueuePair& qp) {
+  const core::QPState state = qp.core().state();
+  return state == core::QPState::Terminate || state == core::QPState::Error;
 }
 
 /// Its completions get lost: the QP ends, whether it has a stream yet or not.
 void Rnic::fault(QueuePair& qp) {
-  const core::QPState before = qp.core().state();
   // Its end is known already: often it is the flushing that overfills the CQ.
-  if (before == core::QPState::Terminate || before == core::QPState::Error) return;
+  if (is_ending(qp)) return;
   qp.fatal_reported = true;
   report_async(device::AsyncEventKind::QPFatal, qp);
-  if (before == core::QPState::Idle) {
+  if (qp.core().state() == core::QPState::Idle) {
     if (qp.connection != nullptr) qp.connection->abort_setup("the CQ of the QP overflowed");
     static_cast<void>(qp.core().fail(now_));  // Idle can always fail
     if (qp.srq() == nullptr) qp.want_receive();

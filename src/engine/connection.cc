@@ -153,7 +153,11 @@ void Connection::handle_hang_up(HangUp hang_up) {
 void Connection::serve() {
   if (state_ != ConnectionState::Streaming || transmit_short()) return;
   transmit();
-  if (state_ != ConnectionState::Streaming || !held_back_ || !receive_posted()) return;
+  if (state_ == ConnectionState::Streaming && held_back_ && receive_posted()) go_on_receiving();
+}
+
+/// With the message that was held back, and what came behind it.
+void Connection::go_on_receiving() {
   resume_receiving();
   offer_received();
   if (state_ == ConnectionState::Streaming && !held_back_) read_stream();

@@ -227,6 +227,7 @@ class Connection {
   void settle();
   void set_addresses(device::ConnectionEvent& event) const;
   void resume_receiving();
+  void go_on_receiving();
   void give_up_waiting();
   void read_emss();
   bool emss_is_old() const {

@@ -197,6 +197,45 @@ TEST_P(ConnectionEndTest, DisconnectDoesNotWaitForAReceive) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
 }
 
+// The answer to its Read lets the Send behind it begin, which fails; and with the answer came a
+// message that has no receive.
+TEST_P(ConnectionEndTest, AnErrorOfItsOwnDoesNotWaitForAReceive) {
+  for (const bool polls : {false, true}) {
+    client_qp = client->make_qp(1);
+    server_qp = server->make_qp(2);
+    ASSERT_NO_FATAL_FAILURE(establish(client_qp, server_qp));
+    stag = client->register_octets(octets.data(), octets.size(), device::kRemoteRead);
+    target_stag = server->register_octets(target.data(), target.size(), device::kLocalWrite);
+    server->post_send(server_qp, {.opcode = device::SendOpcode::Read,
+                                  .wr_id = 1,
+                                  .address = target.data(),
+                                  .octets = 100,
+                                  .stag = target_stag,
+                                  .remote_stag = stag,
+                                  .remote_to = reinterpret_cast<std::uintptr_t>(octets.data())});
+    server->post_send(server_qp, {.wr_id = 2,
+                                  .address = target.data(),
+                                  .octets = 100,
+                                  .stag = target_stag ^ 0xff00,
+                                  .flags = device::kSignaled | device::kReadFence});
+    const auto answered = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+    while (std::chrono::steady_clock::now() < answered) client->progress();
+    client->post_send(client_qp, {.wr_id = 3});
+
+    const auto begin = std::chrono::steady_clock::now();
+    if (polls) server->rnic.poll(server->cq.number);
+    for (Side* side : {server.get(), client.get()}) {
+      const auto event = side->wait_event();
+      ASSERT_TRUE(event.has_value());
+      EXPECT_EQ(event->event.kind, ConnectionEventKind::Disconnected);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
+    for (Side* side : {server.get(), client.get()}) {
+      while (!side->cq.completions.empty()) side->wait_completion();
+    }
+  }
+}
+
 TEST_P(ConnectionEndTest, PeerLeavesBeforeItsRequestIsAnswered) {
   RawPeer peer;
   ASSERT_TRUE(peer.connect(server_address));

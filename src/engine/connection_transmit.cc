@@ -76,6 +76,8 @@ void Connection::transmit() {
   if (qp_ != nullptr && qp_->take_drained()) {
     owner_.report_async(device::AsyncEventKind::SendsDrained, *qp_);
   }
+  // An error of ours may have ended the stream: the peer's FIN is behind what is held back.
+  if (held_back_ && core.state() != core::QPState::RTS) return go_on_receiving();
   settle();
 }
 

@@ -298,7 +298,7 @@ TEST_P(ConnectionEndTest, DestroyedQPLeavesNoDescriptorWhenThePeerStays) {
 /// One end with a Write under way that its peer does not read.
 class UnreadWriteTest : public ConnectionEndTest {
  protected:
-  void begin() {
+  void begin(bool leaves = true) {
     Settings settings = make_settings();
     settings.mpa_revision = 1;
     settings.close_timeout = std::chrono::seconds(15);
@@ -313,22 +313,32 @@ class UnreadWriteTest : public ConnectionEndTest {
     peer_.emplace(listener.accept());
     ASSERT_TRUE(peer_->send({.kind = wire::StartupKind::Reply, .crc = true, .private_data = {}}));
     expect_event(*initiator_, ConnectionEventKind::Established, 0);
-    const auto source_stag = initiator_->register_octets(source_.data(), source_.size(), 0);
+    source_stag_ = initiator_->register_octets(source_.data(), source_.size(), 0);
     initiator_->post_send(qp, {.opcode = device::SendOpcode::Write,
                                .wr_id = 1,
                                .address = source_.data(),
                                .octets = static_cast<std::uint32_t>(source_.size()),
-                               .stag = source_stag,
+                               .stag = source_stag_,
                                .remote_stag = 1});
     for (int i = 0; i < 20; ++i) {
       initiator_->progress();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    peer_->finish_sending();
+    if (leaves) peer_->finish_sending();
+  }
+  Result<void> reregister(std::vector<std::uint8_t>& memory, std::uint32_t access) {
+    const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+    return initiator_->rnic.reregister_region(source_stag_, {.pd = initiator_->pd,
+                                                             .access = access,
+                                                             .address = at,
+                                                             .octets = memory.size(),
+                                                             .base_to = at});
   }
 
-  std::vector<std::uint8_t> source_ =
-      std::vector<std::uint8_t>(32 << 20);  // outlives whom it is registered with
+  // They outlive whom they are registered with.
+  std::vector<std::uint8_t> source_ = std::vector<std::uint8_t>(32 << 20);
+  std::vector<std::uint8_t> other_ = std::vector<std::uint8_t>(1 << 20);
+  std::uint32_t source_stag_ = 0;
   std::unique_ptr<Side> initiator_;
   std::optional<RawPeer> peer_;
 };
@@ -392,6 +402,19 @@ TEST_P(UnreadWriteTest, WhoLeavesBreaksNoRuleOfTheProtocol) {
     }
   };
   expect_event(*initiator_, ConnectionEventKind::Disconnected, ECONNRESET);
+}
+
+TEST_P(UnreadWriteTest, WhatARegionIsNoMoreIsNotSentAnyMore) {
+  begin(false);
+  ASSERT_FALSE(HasFatalFailure());
+  ASSERT_TRUE(reregister(source_, device::kRemoteRead).ok());
+  initiator_->progress();
+  EXPECT_TRUE(initiator_->cq.completions.empty()) << "the memory is the same";
+  ASSERT_TRUE(reregister(other_, 0).ok());
+  const auto sent = initiator_->wait_completion();
+  ASSERT_TRUE(sent.has_value());
+  EXPECT_EQ(sent->status, CompletionStatus::LocalProtection);
+  expect_event(*initiator_, ConnectionEventKind::Disconnected, EFAULT);
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, UnreadWriteTest,

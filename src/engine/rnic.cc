@@ -148,8 +148,14 @@ Result<void> Rnic::reregister_region(std::uint32_t stag, const device::RegionReq
   Entry entry(*this);
   const auto attributes = region_attributes(request);
   if (!attributes) return attributes.error();
+  const std::optional<core::RegionAttributes> before = memory_->find({stag});
   end_keeping(stag);
-  return memory_->reregister({stag}, *attributes);
+  if (const Result<void> done = memory_->reregister({stag}, *attributes); !done) return done;
+  // The same memory with other rights is the program's to take back no more than before.
+  const bool moved = before && (before->address != attributes->address ||
+                                before->octets != attributes->octets);
+  if (moved) end_users_of(*before);
+  return {};
 }
 
 Result<void> Rnic::deregister_region(std::uint32_t stag) {
@@ -158,15 +164,20 @@ Result<void> Rnic::deregister_region(std::uint32_t stag) {
   const std::optional<core::RegionAttributes> region = memory_->find({stag});
   if (const Result<void> done = memory_->deregister({stag}); !done) return done;
   end_keeping(stag);
-  // What a batch references of a null region stays.
-  if (!region || (region->access & core::kNull) != 0) return {};
+  if (region) end_users_of(*region);
+  return {};
+}
+
+/// Streams with something unsent in memory that was a region's: the program may do with it what it
+/// likes when the call returns.
+void Rnic::end_users_of(const core::RegionAttributes& gone) {
+  if ((gone.access & core::kNull) != 0) return;  // what is referenced of a null region stays
   for (auto& [number, connection] : connections_) {
-    if (connection->misses(*region, *memory_)) {
+    if (connection->misses(gone, *memory_)) {
       connection->handle_memory_gone();
       connection->serve();
     }
   }
-  return {};
 }
 
 Result<std::uint32_t> Rnic::allocate_window(device::PDNumber pd, device::WindowKind kind) {

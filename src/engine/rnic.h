@@ -237,6 +237,7 @@ class Rnic final : public device::Device,
   core::StartupConfig startup_config(const device::ConnectRequest&) const;
   Result<core::RegionAttributes> region_attributes(const device::RegionRequest&);
   void end_keeping(std::uint32_t stag);
+  void end_users_of(const core::RegionAttributes& gone);
   void tick();
   void tick_roughly();
   void mark_rung(QueuePair&);

@@ -51,6 +51,7 @@ bool QP::transmit_segment(TransmitBatch& batch, Instant now) {
 // the first turn, and the next too unless work had to wait for it: it may be what completes a Send
 // of the peer, whose program then posts the receive that our next Send needs (probe.cc). An answer
 // of no octets, as probes get, takes no turn; not more of them follow each other than the IRD.
+// Where no work waits, a probe of ours that does has its turn: then there is no next message.
 bool QP::start_next(Instant now) {
   const bool asked = !inbound_reads_.empty();
   const bool at_once = asked && inbound_reads_.front().is_of_nothing();
@@ -58,9 +59,9 @@ bool QP::start_next(Instant now) {
   if (!answer_first && start_work(now)) {
     outbound_ = OutboundMessage::Work;
     work_turn_ = false;
-  } else if (state_ == QPState::RTS && asked) {
+  } else if (state_ == QPState::RTS && asked && (answer_first || !wants_probe())) {
     outbound_ = OutboundMessage::Response;
-    if (!at_once) work_turn_ = work_waits();
+    if (!at_once) work_turn_ = work_waits() || wants_probe();
   }
   return outbound_ != OutboundMessage::None;
 }

@@ -6,8 +6,8 @@
 // has to do anyway: it takes messages in order, and answers a Read when everything before it is
 // placed (RFC 5040 §5.5). So a Read of no octets behind a Send or a Write, a probe, is answered
 // when that is placed, or a Terminate comes that quotes it. The answers to Reads and atomics of the
-// program prove as much: only what has no request behind it is probed, and only when nothing else
-// is to be sent.
+// program prove as much: only what has no request behind it is probed, and only when no work is to
+// be sent.
 #include "core/qp/qp.h"
 
 #include <algorithm>
@@ -38,6 +38,7 @@ bool QP::transmit_probe(TransmitBatch& batch) {
   rtr_ = RTR::Read;
   const bool sent = transmit_rtr(batch);
   rtr_ = kept;
+  if (sent) work_turn_ = false;
   return sent;
 }
 

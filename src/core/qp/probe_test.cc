@@ -161,6 +161,15 @@ TEST_F(QPProbe, IsAnsweredAtOnceByABusySender) {
             (Opcodes{kResponse, kResponse, kWrite, kWrite, kWrite, kRead}));
 }
 
+// Its answers and our probe take turns, as they do with our work.
+TEST_F(QPProbe, GoesWhileThePeerReadsWithoutAPause) {
+  pair.b.receive({target.sge()});
+  for (int i = 0; i < 4; ++i) pair.b.read({target.sge()}, source.stag, source.to);
+  pair.a.deliver(pair.b.transmit());
+  pair.a.send("done?");
+  EXPECT_EQ(transmit(), (Opcodes{kResponse, kSend, kResponse, kRead, kResponse, kResponse}));
+}
+
 TEST_F(QPProbe, WithoutAPeerNothingIsDone) {
   pair.a.qp->set_paired();
   pair.a.write({source.sge()}, target.stag, target.to);

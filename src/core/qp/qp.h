@@ -361,7 +361,7 @@ class QP {
   std::uint32_t ord_ = 0;             ///< for WRs: the stream's, or what the consumer set
   std::uint32_t stream_ord_ = 0;
   OutboundMessage outbound_ = OutboundMessage::None;  ///< the message whose segments go now
-  bool work_turn_ = false;            ///< the send queue waited for the last message, an answer
+  bool work_turn_ = false;            ///< work, or a probe, waited for the last message, an answer
   bool rtr_pending_ = false;
   RTR rtr_ = RTR::None;               ///< its kind: the stream's, and a Write when it is a nudge
   std::uint8_t nudges_ = 0;           ///< times a nudge was due

@@ -108,8 +108,8 @@ class Stream {
   void advance();
 
   // The program's calls.
-  /// Takes as many octets as may leave now. Behind as many messages as the peer has receives, which
-  /// it has not read, as many as there is room for: those leave together, by advance(), when it has.
+  /// Takes as many octets as may leave now. Behind as many messages as the peer has receives, and
+  /// did not read, as many as there is room for: those leave together, by advance(), when it has.
   /// 0: none.
   std::size_t write(Cursor& from);
   /// The same without copying them: they are in use until borrowed_done() has counted them.

@@ -35,7 +35,7 @@ TEST_P(Life, StatesOfAQP) {
     EXPECT_EQ(end->qp()->state, IBV_QPS_RTS) << "the query keeps it up to date";
     EXPECT_EQ(end->move_to(IBV_QPS_RTS), 0);
     EXPECT_EQ(end->move_to(IBV_QPS_INIT), EINVAL);
-    ibv_qp_attr attr;
+    ibv_qp_attr attr{};
     ibv_qp_init_attr init;
     ASSERT_EQ(ibv_query_qp(end->qp(), &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init), 0);
     EXPECT_EQ(attr.max_rd_atomic, 4);
@@ -65,6 +65,29 @@ std::string pattern(std::size_t octets) {
   std::string made(octets, '\0');
   for (std::size_t i = 0; i < octets; ++i) made[i] = static_cast<char>('a' + i % 26);
   return made;
+}
+
+TEST_P(Life, TheStateSaidToBePresentIsComparedWithTheDevices) {
+  const auto only_from = [](End& end, ibv_qp_state state) {
+    ibv_qp_attr attr{};
+    attr.cur_qp_state = state;
+    return ibv_modify_qp(end.qp(), &attr, IBV_QP_CUR_STATE);
+  };
+  ASSERT_NO_FATAL_FAILURE(request());
+  EXPECT_EQ(only_from(client, IBV_QPS_INIT), 0);
+  EXPECT_EQ(only_from(client, IBV_QPS_RTS), EINVAL);
+  rdma_conn_param param = parameters();
+  ASSERT_EQ(rdma_accept(server.id, &param), 0);
+  expect_on_both(RDMA_CM_EVENT_ESTABLISHED);
+  for (End* end : {&client, &server}) {
+    EXPECT_EQ(only_from(*end, IBV_QPS_RTS), 0) << "without a query before";
+    EXPECT_EQ(only_from(*end, IBV_QPS_INIT), EINVAL);
+  }
+  ASSERT_EQ(client.move_to(IBV_QPS_ERR), 0);
+  expect_on_both(RDMA_CM_EVENT_DISCONNECTED);
+  EXPECT_EQ(only_from(server, IBV_QPS_ERR), 0);
+  EXPECT_EQ(server.move_to(IBV_QPS_RESET), 0);
+  EXPECT_EQ(only_from(server, IBV_QPS_RESET), 0);
 }
 
 TEST_P(Life, PrivateDataUpToTheMost) {

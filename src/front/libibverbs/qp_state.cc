@@ -36,11 +36,12 @@ ibv_qp_state to_ibv_state(QPState state) {
   return IBV_QPS_UNKNOWN;
 }
 
+ibv_qp_state shown_state(const QPObject& object, const device::QPStatus& status) {
+  return object.qp.shape().named ? shown_ib_state(object, status) : to_ibv_state(status.state);
+}
+
 /// Moves the QP; 0 or the errno.
-int move_to(verbs::QP& qp, std::uint32_t target) {
-  auto status = qp.status();
-  if (!status) return status.error().code;
-  const QPState now = status->state;
+int move_to(verbs::QP& qp, QPState now, std::uint32_t target) {
   const auto command = [&](QPCommand what) {
     const auto done = qp.command(what);
     return done ? 0 : done.error().code;
@@ -111,7 +112,14 @@ WEFT_VERB(int, modify_qp, (ibv_qp * qp, ibv_qp_attr* attr, int attr_mask)) {
   }
   if ((attr_mask & IBV_QP_PORT) != 0 && attr->port_num != 1) return fail(EINVAL);
   QPObject* object = to_object(qp);
-  if ((attr_mask & IBV_QP_CUR_STATE) != 0 && to_number(attr->cur_qp_state) != qp->state) {
+  const auto status = object->qp.status();
+  if (!status) return fail(status.error().code);
+  if (object->qp.shape().named) note_connection(object, *status);
+  // The device's: it connects, and ends, without a word to qp->state. Where it is Idle, the program
+  // has called it RESET or INIT.
+  const ibv_qp_state now =
+      status->state == QPState::Idle ? qp->state : shown_state(*object, *status);
+  if ((attr_mask & IBV_QP_CUR_STATE) != 0 && to_number(attr->cur_qp_state) != now) {
     return fail(EINVAL);
   }
   if (object->qp.shape().named) {
@@ -120,7 +128,7 @@ WEFT_VERB(int, modify_qp, (ibv_qp * qp, ibv_qp_attr* attr, int attr_mask)) {
     return 0;
   }
   if ((attr_mask & IBV_QP_STATE) != 0) {
-    const int code = move_to(object->qp, to_number(attr->qp_state));
+    const int code = move_to(object->qp, status->state, to_number(attr->qp_state));
     if (code != 0) return fail(code);
     qp->state = attr->qp_state;
   }
@@ -141,12 +149,12 @@ WEFT_VERB(int, query_qp,
   const auto status = object->qp.status();
   if (!status) return fail(status.error().code);
   const auto& shape = object->qp.shape();
+  if (shape.named) note_connection(object, *status);
 
   std::memcpy(attr, &object->attributes, sizeof *attr);
-  attr->qp_state = attr->cur_qp_state =
-      shape.named ? shown_ib_state(*object, *status) : to_ibv_state(status->state);
+  attr->qp_state = attr->cur_qp_state = shown_state(*object, *status);
   attr->cap = to_cap(shape);
-  // Persona ib tells what was asked for, unless RDMA CM connected.
+  // Persona ib tells what was asked for, or what RDMA CM settled in its place.
   if (object->ib_state < IBV_QPS_RTR) {
     attr->max_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ord, 255));
     attr->max_dest_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(status->ird, 255));

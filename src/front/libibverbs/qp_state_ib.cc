@@ -26,7 +26,7 @@ struct Transition {
 };
 constexpr Transition kTransitions[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    // The time-out is the connection manager's, whose QPs are never asked for a later state.
+    // The time-out is the connection manager's, which has no later state to ask for.
     {IBV_QPS_INIT, IBV_QPS_INIT, 0,
      IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_TIMEOUT},
     {IBV_QPS_INIT, IBV_QPS_RTR,
@@ -166,11 +166,22 @@ int modify_ib(QPObject* object, const ibv_qp_attr& attr, int mask) {
   return 0;
 }
 
+void note_connection(QPObject* object, const device::QPStatus& status) {
+  if (object->ib_state >= IBV_QPS_RTR || status.state == QPState::Idle) return;
+  const bool connected = status.state == QPState::RTS;
+  object->ib_state = object->qp_base.state = connected ? IBV_QPS_RTS : IBV_QPS_ERR;
+  if (!connected) return;
+  const auto depth = [](unsigned settled) {
+    return static_cast<std::uint8_t>(std::min(settled, 255u));
+  };
+  object->attributes.max_rd_atomic = depth(status.ord);
+  object->attributes.max_dest_rd_atomic = depth(status.ird);
+}
+
 ibv_qp_state shown_ib_state(const QPObject& object, const device::QPStatus& status) {
   switch (status.state) {
-    case QPState::Idle: return object.ib_state;
-    // Connected by RDMA CM, which tells nobody else.
-    case QPState::RTS: return object.ib_state < IBV_QPS_RTR ? IBV_QPS_RTS : object.ib_state;
+    case QPState::Idle:
+    case QPState::RTS: return object.ib_state;
     case QPState::Closing:
     case QPState::Terminate:
     case QPState::Error: return status.peer_gone ? object.ib_state : IBV_QPS_ERR;

@@ -231,6 +231,52 @@ TEST_F(Connect, ExternalQPIsTheProgramsToEstablish) {
   rdma_destroy_id(listener);
 }
 
+TEST_F(Connect, InPersonaIBTheQPShowsRTSWithEstablished) {
+  set_persona_ib(true);
+  rdma_cm_id* listener = listen();
+  Pair pair = connected(listener);
+  EXPECT_EQ(pair.active->qp->state, IBV_QPS_RTS);
+  EXPECT_EQ(pair.passive->qp->state, IBV_QPS_RTS);
+  ibv_qp_attr attributes{};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_RTR;
+  ASSERT_EQ(rdma_init_qp_attr(pair.active, &attributes, &mask), 0);
+  EXPECT_EQ(mask, IBV_QP_ACCESS_FLAGS) << "what a QP that is ready takes";
+  std::uint8_t exponent = last_timeout() == 20 ? 21 : 20;
+  EXPECT_EQ(rdma_set_option(pair.active, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &exponent, 1),
+            0);
+  EXPECT_NE(last_timeout(), exponent) << "which a time-out is not among";
+  destroy(pair.active);
+  expect_and_ack(RDMA_CM_EVENT_DISCONNECTED);
+  destroy(pair.passive);
+  rdma_destroy_id(listener);
+}
+
+TEST_F(Connect, AQPThatIsGoneIsNotAskedForItsState) {
+  set_persona_ib(true);
+  rdma_cm_id* listener = listen();
+  rdma_cm_id* client = resolve(port(listener));
+  create_qp(client);
+  rdma_conn_param param = parameters();
+  ASSERT_EQ(rdma_connect(client, &param), 0);
+  rdma_cm_id* server = expect_and_ack(RDMA_CM_EVENT_CONNECT_REQUEST);
+  create_qp(server);
+  ASSERT_EQ(rdma_accept(server, &param), 0);
+  ibv_destroy_qp(client->qp);  // its pointer stays in the id, as in rdma-core
+  EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_ESTABLISHED), client);
+  client->qp = nullptr;
+  expect_and_ack(RDMA_CM_EVENT_ESTABLISHED);
+  expect_and_ack(RDMA_CM_EVENT_DISCONNECTED);
+  expect_and_ack(RDMA_CM_EVENT_DISCONNECTED);
+  ibv_destroy_cq(client->send_cq);
+  ibv_destroy_cq(client->recv_cq);
+  ibv_destroy_comp_channel(client->send_cq_channel);
+  ibv_destroy_comp_channel(client->recv_cq_channel);
+  rdma_destroy_id(client);
+  destroy(server);
+  rdma_destroy_id(listener);
+}
+
 TEST_F(Connect, DepthsAreLimitedByTheDevice) {
   rdma_cm_id* listener = listen();
   rdma_cm_id* client = resolve(port(listener));

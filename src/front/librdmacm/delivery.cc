@@ -59,6 +59,16 @@ bool adopt_request(Event& event) {
   return true;
 }
 
+/// In InfiniBand the connection manager walks the QP to RTS itself, so that ibv_qp::state shows it
+/// without a query. By number first: the program may have destroyed the QP behind our back.
+void show_connected(Id& id) {
+  if (!id.is_ib() || id.qp == nullptr || id.external_qp) return;
+  if (!id.manager.device().query_qp(id.qp_number)) return;
+  ibv_qp_attr attributes;
+  ibv_qp_init_attr made_from;
+  static_cast<void>(ibv_query_qp(id.qp, &attributes, IBV_QP_STATE, &made_from));
+}
+
 /// Completes an event in the program's thread. False: the program need not see it.
 bool prepare(Event& event) {
   Id& id = *event.owner;
@@ -70,6 +80,7 @@ bool prepare(Event& event) {
     case RDMA_CM_EVENT_ESTABLISHED:
       copy_addresses(id, event);
       fill_depths(event, *id.bound);
+      show_connected(id);
       // The program's own QP: it says when it is ready, with rdma_establish.
       if (id.external_qp && !id.passive) event.event = RDMA_CM_EVENT_CONNECT_RESPONSE;
       return true;

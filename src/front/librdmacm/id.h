@@ -36,6 +36,11 @@ struct Id final : rdma_cm_id {
   sockaddr& source() { return route.addr.src_addr; }
   sockaddr& target() { return route.addr.dst_addr; }
 
+  /// Has it a device, and one of persona ib?
+  bool is_ib() const {
+    return verbs != nullptr && verbs->device->transport_type == IBV_TRANSPORT_IB;
+  }
+
   IdState current_state();
   void set_state(IdState to);
   /// Changes the state if it is `from`; false: it is not.

@@ -19,7 +19,12 @@ int set_v6_only(Id& id, bool value) {
 /// TCP times its acknowledgements itself; but a program finds the number again at its QP.
 int set_ack_timeout(Id& id, std::uint8_t exponent) {
   id.ack_timeout = exponent;
-  if (id.qp == nullptr) return 0;
+  // As in the kernel, it is for the next connection: a QP that has one keeps the number it had.
+  const IdState state = id.current_state();
+  const bool begun = state == IdState::Connecting || state == IdState::Accepting ||
+                     state == IdState::Established || state == IdState::Disconnected ||
+                     state == IdState::Failed;
+  if (id.qp == nullptr || begun) return 0;
   ibv_qp_attr attributes{};
   attributes.timeout = exponent;
   const int code = ibv_modify_qp(id.qp, &attributes, IBV_QP_TIMEOUT);

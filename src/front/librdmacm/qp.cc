@@ -196,11 +196,13 @@ WEFT_EXPORT int rdma_init_qp_attr(rdma_cm_id* public_id, ibv_qp_attr* attributes
       attributes->qp_access_flags =
           IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
       attributes->port_num = id.port_num;
-      *mask = IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+      *mask = IBV_QP_ACCESS_FLAGS;
+      // As in InfiniBand, the ready QP of persona ib keeps its port.
+      if (!connected || !id.is_ib()) *mask |= IBV_QP_PORT;
       if (attributes->qp_state == IBV_QPS_INIT && !connected) {
         *mask |= IBV_QP_STATE;
         // Persona ib insists on it, as InfiniBand does.
-        if (id.verbs->device->transport_type == IBV_TRANSPORT_IB) {
+        if (id.is_ib()) {
           attributes->pkey_index = 0;
           *mask |= IBV_QP_PKEY_INDEX;
         }

@@ -32,6 +32,7 @@ class CMTest : public ::testing::Test {
     rnic().commands.clear();
     rnic().connections.clear();
     rnic().rejects = 0;
+    set_persona_ib(false);
   }
 
   static FakeDevice& rnic() { return *fake_runtime().fake; }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "front/librdmacm/address.h"
@@ -231,6 +232,7 @@ const verbs::Interface* const kInterfaces[] = {&kLoopback};
 VerbsCounts counts;
 int next_qp_error = 0;
 std::uint32_t last_qp_number = 100;
+std::set<device::QPNumber> qp_numbers;
 int timeout_set = 0;
 ibv_device the_device{};
 ibv_context the_context{};
@@ -253,6 +255,11 @@ device::QPNumber FakeRuntime::qp_number(const void* ibv_qp) {
   return static_cast<const struct ibv_qp*>(ibv_qp)->qp_num;
 }
 
+Result<device::QPStatus> FakeDevice::query_qp(device::QPNumber qp) {
+  if (!qp_numbers.contains(qp)) return Error{EINVAL, "no QP"};
+  return device::QPStatus{.state = device::QPState::RTS};
+}
+
 FakeRuntime& fake_runtime() {
   static FakeRuntime runtime;
   return runtime;
@@ -260,6 +267,10 @@ FakeRuntime& fake_runtime() {
 
 VerbsCounts& verbs_counts() {
   return counts;
+}
+
+void set_persona_ib(bool ib) {
+  the_device.transport_type = ib ? IBV_TRANSPORT_IB : IBV_TRANSPORT_IWARP;
 }
 
 int last_timeout() {
@@ -283,7 +294,7 @@ extern "C" {
 
 ibv_device** ibv_get_device_list(int* count) {
   std::memcpy(the_device.name, "weft_lo", sizeof "weft_lo");
-  the_device.transport_type = IBV_TRANSPORT_IWARP;
+  if (the_device.transport_type == 0) set_persona_ib(false);
   if (count != nullptr) *count = 1;
   return new ibv_device*[2]{&the_device, nullptr};
 }
@@ -355,6 +366,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   qp->recv_cq = attributes->recv_cq;
   qp->srq = attributes->srq;
   qp->qp_num = ++last_qp_number;
+  qp_numbers.insert(qp->qp_num);
   qp->state = IBV_QPS_RESET;
   attributes->cap.max_inline_data = 64;
   return qp;
@@ -364,8 +376,13 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_TIMEOUT) != 0) timeout_set = attributes->timeout;
   return 0;
 }
+int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
+  qp->state = attributes->qp_state = IBV_QPS_RTS;
+  return 0;
+}
 int ibv_destroy_qp(ibv_qp* qp) {
   --counts.qps;
+  qp_numbers.erase(qp->qp_num);
   fake_runtime().fake->qp_destroyed(qp->qp_num);
   delete qp;
   return 0;

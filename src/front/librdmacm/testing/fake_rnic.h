@@ -60,6 +60,7 @@ class FakeDevice final : public device::Device {
   Result<void> modify_qp(device::QPNumber, const device::QPAttributes&) override {
     return unused();
   }
+  Result<device::QPStatus> query_qp(device::QPNumber) override;
   int progress_fd() const override { return progress_fd_; }
   void progress() override;
   int timeout_ms() override { return 1000; }
@@ -96,7 +97,6 @@ class FakeDevice final : public device::Device {
   Result<void> set_srq_limit(device::SRQNumber, std::uint32_t) override { return unused(); }
   Result<device::QPFace> create_qp(const device::QPRequest&) override { return unused(); }
   Result<void> destroy_qp(device::QPNumber) override { return unused(); }
-  Result<device::QPStatus> query_qp(device::QPNumber) override { return unused(); }
   void ring_send(device::QPNumber, const device::Posted&) override {}
   void ring_receive(device::QPNumber) override {}
   void ring_shared_receive(device::SRQNumber) override {}
@@ -147,6 +147,8 @@ struct VerbsCounts {
   friend bool operator==(const VerbsCounts&, const VerbsCounts&) = default;
 };
 VerbsCounts& verbs_counts();
+/// Does the device show as one of persona ib?
+void set_persona_ib(bool ib);
 /// The time-out that ibv_modify_qp set last.
 int last_timeout();
 /// The next ibv_create_qp fails with this errno.

@@ -63,10 +63,20 @@ TEST_P(PersonaIBConnect, ARejectedQPIsInError) {
   rdma_cm_id* request = expect(RDMA_CM_EVENT_CONNECT_REQUEST).id;
   ASSERT_EQ(rdma_reject(request, nullptr, 0), 0);
   EXPECT_EQ(rdma_destroy_id(request), 0);
-  expect(RDMA_CM_EVENT_REJECTED);
+  EXPECT_EQ(expect(RDMA_CM_EVENT_REJECTED).status, 28) << "its consumer's reason";
   EXPECT_EQ(client.move_to(IBV_QPS_INIT), EINVAL);
   EXPECT_EQ(query(client).qp_state, IBV_QPS_ERR);
   EXPECT_EQ(client.move_to(IBV_QPS_RESET), 0);
+}
+
+TEST_P(PersonaIBConnect, WhereNobodyListensThereIsNoSuchService) {
+  ASSERT_NO_FATAL_FAILURE(resolve(client));
+  ASSERT_EQ(rdma_destroy_id(listener), 0);
+  listener = nullptr;
+  ASSERT_NO_FATAL_FAILURE(equip(client));
+  rdma_conn_param param = parameters();
+  ASSERT_EQ(rdma_connect(client.id, &param), 0);
+  EXPECT_EQ(expect(RDMA_CM_EVENT_REJECTED).status, 8);
 }
 
 TEST_P(PersonaIBConnect, AQPOfTheProgramsOwnIsWalkedThroughTheStates) {

@@ -176,6 +176,40 @@ TEST_F(Connect, RejectionCarriesPrivateDataAndFlushesTheQP) {
   rdma_destroy_id(listener);
 }
 
+TEST_F(Connect, InPersonaIBARejectionHasInfiniBandsReason) {
+  set_persona_ib(true);
+  rdma_cm_id* listener = listen();
+  rdma_cm_id* client = resolve(port(listener));
+  create_qp(client);
+  ASSERT_EQ(rdma_connect(client, nullptr), 0);
+  rdma_cm_id* server = expect_and_ack(RDMA_CM_EVENT_CONNECT_REQUEST);
+  ASSERT_EQ(rdma_reject(server, "full", 4), 0);
+  rdma_cm_event* rejected = expect(RDMA_CM_EVENT_REJECTED, 28);
+  EXPECT_EQ(data_of(rejected), "full") << "the consumer's, and so is the reason";
+  rdma_ack_cm_event(rejected);
+  rdma_destroy_id(server);
+  destroy(client);
+  rdma_destroy_id(listener);
+
+  const struct {
+    int error;
+    rdma_cm_event_type type;
+    int status;
+  } cases[] = {
+      {ECONNREFUSED, RDMA_CM_EVENT_REJECTED, 8},  // no such service
+      {ECONNRESET, RDMA_CM_EVENT_REJECTED, 28},
+      {ETIMEDOUT, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT},
+  };
+  for (const auto& [error, type, status] : cases) {
+    client = resolve(9);
+    create_qp(client);
+    rnic().connect_fails_with = error;
+    ASSERT_EQ(rdma_connect(client, nullptr), 0);
+    EXPECT_EQ(expect_and_ack(type, status), client);
+    destroy(client);
+  }
+}
+
 TEST_F(Connect, FailuresAreNamedAsInTheKernel) {
   const struct {
     int error;

@@ -28,6 +28,18 @@ Error mixed_installation() {
   return {ENOSYS, "libibverbs.so.1 is not from the same build"};
 }
 
+/// What the program sees in rdma_cm_event::status: a negative errno, or in persona ib the reason of
+/// the InfiniBand CM's REJ (IBA 12.6.7.2), which is positive.
+int shown_status(const Id& id, rdma_cm_event_type type, const device::ConnectionEvent& event) {
+  constexpr int kInvalidServiceID = 8, kConsumerDefined = 28;
+  using device::ConnectionEventKind;
+  if (type != RDMA_CM_EVENT_REJECTED) return -event.error;
+  const bool nobody_listens =
+      event.kind == ConnectionEventKind::Failed && event.error == ECONNREFUSED;
+  if (id.is_ib()) return nobody_listens ? kInvalidServiceID : kConsumerDefined;
+  return event.error == 0 ? -ECONNREFUSED : -event.error;
+}
+
 }  // namespace
 
 Result<Manager*> Manager::get() {
@@ -160,10 +172,8 @@ void Manager::handle_connection_event(const device::ConnectionEvent& event) {
       }
       id->state = IdState::Failed;
   }
-  int error = event.error;
-  if (event.kind == ConnectionEventKind::Rejected && error == 0) error = ECONNREFUSED;
   id->connection = event.connection;  // may precede the return of connect
-  auto* report = new Event(*id, type, -error);
+  auto* report = new Event(*id, type, shown_status(*id, type, event));
   report->set_private_data(event.private_data);
   report->has_depths = event.has_depths;
   report->peer_ird = event.peer_ird;

@@ -14,6 +14,7 @@ int Waiting::complete(Id& id) const {
   id.acknowledge_kept_event();
   if (rdma_get_cm_event(id.channel, &id.event) != 0) return -1;
   if (id.event->status == 0) return 0;
+  // A rejection's status may be a reason and not an errno.
   return fail(id.event->event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED : -id.event->status);
 }
 

@@ -98,6 +98,19 @@ TEST_F(Sync, ErrorsBecomeErrno) {
   rdma_destroy_id(asynchronous);
 }
 
+TEST_F(Sync, AReasonOfInfiniBandIsNoErrno) {
+  set_persona_ib(true);
+  rdma_addrinfo* active = look_up("127.0.0.1", "9", 0);
+  rdma_cm_id* client = nullptr;
+  ibv_qp_init_attr attributes = qp_attributes();
+  ASSERT_EQ(rdma_create_ep(&client, active, nullptr, &attributes), 0);
+  EXPECT_EQ(rdma_connect(client, nullptr), -1);
+  EXPECT_EQ(errno, ECONNREFUSED);
+  EXPECT_EQ(client->event->status, 8);
+  rdma_destroy_ep(client);
+  rdma_freeaddrinfo(active);
+}
+
 TEST_F(Address, BindingReservesAndChecks) {
   rdma_cm_id* id = make_id();
   sockaddr_in foreign = loopback(0);

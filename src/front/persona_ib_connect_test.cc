@@ -69,6 +69,12 @@ TEST_P(PersonaIBConnect, ARejectedQPIsInError) {
   EXPECT_EQ(client.move_to(IBV_QPS_RESET), 0);
 }
 
+TEST_P(PersonaIBConnect, AnAbortiveEndIsADisconnectLikeAnyOther) {
+  ASSERT_NO_FATAL_FAILURE(connect());
+  ASSERT_EQ(client.move_to(IBV_QPS_ERR), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(expect(RDMA_CM_EVENT_DISCONNECTED).status, 0);
+}
+
 TEST_P(PersonaIBConnect, WhereNobodyListensThereIsNoSuchService) {
   ASSERT_NO_FATAL_FAILURE(resolve(client));
   ASSERT_EQ(rdma_destroy_id(listener), 0);

@@ -116,6 +116,32 @@ TEST_F(Connect, AnEventsTakerMayDestroyTheIdBeforeTheCallReturns) {
   EXPECT_TRUE(rnic().connections.empty()) << "both connections are given back";
 }
 
+TEST_F(Connect, InPersonaIBAResetIsADisconnectLikeAnyOther) {
+  const struct {
+    bool ib;
+    int error, status;
+  } cases[] = {
+      {false, 0, 0},
+      {true, 0, 0},
+      {false, ECONNRESET, -ECONNRESET},
+      {true, ECONNRESET, 0},
+      {true, EPROTO, -EPROTO},
+  };
+  for (const auto& [ib, error, status] : cases) {
+    SCOPED_TRACE(error);
+    set_persona_ib(ib);
+    rnic().ends_with = error;
+    rdma_cm_id* listener = listen();
+    Pair pair = connected(listener);
+    ASSERT_EQ(rdma_disconnect(pair.active), 0);
+    EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_DISCONNECTED, status), pair.active);
+    EXPECT_EQ(expect_and_ack(RDMA_CM_EVENT_DISCONNECTED, status), pair.passive);
+    destroy(pair.active);
+    destroy(pair.passive);
+    rdma_destroy_id(listener);
+  }
+}
+
 TEST_F(Connect, DestroyingTheQPAloneDisconnectsBothIds) {
   rdma_cm_id* listener = listen();
   Pair pair = connected(listener);

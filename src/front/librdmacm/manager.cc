@@ -29,10 +29,14 @@ Error mixed_installation() {
 }
 
 /// What the program sees in rdma_cm_event::status: a negative errno, or in persona ib the reason of
-/// the InfiniBand CM's REJ (IBA 12.6.7.2), which is positive.
+/// the InfiniBand CM's REJ (IBA 12.6.7.2), which is positive. To that CM a peer that ends its QP
+/// the hard way has disconnected like any other; but the sockets have to know of a stream that
+/// broke iWARP's rules.
 int shown_status(const Id& id, rdma_cm_event_type type, const device::ConnectionEvent& event) {
   constexpr int kInvalidServiceID = 8, kConsumerDefined = 28;
   using device::ConnectionEventKind;
+  const bool broken = event.error == EPROTO || event.error == EREMOTEIO;
+  if (type == RDMA_CM_EVENT_DISCONNECTED && id.is_ib() && !broken) return 0;
   if (type != RDMA_CM_EVENT_REJECTED) return -event.error;
   const bool nobody_listens =
       event.kind == ConnectionEventKind::Failed && event.error == ECONNREFUSED;

@@ -27,6 +27,7 @@ class CMTest : public ::testing::Test {
     EXPECT_EQ(verbs_counts(), VerbsCounts{});
     EXPECT_EQ(rnic().listeners(), 0u);
     rnic().connect_fails_with = 0;
+    rnic().ends_with = 0;
     rnic().hold_requests = false;
     rnic().tell_depths = true;
     rnic().commands.clear();

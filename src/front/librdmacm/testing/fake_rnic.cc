@@ -189,7 +189,7 @@ void FakeDevice::end(ConnectionNumber number) {
   const auto at = connections.find(number);
   if (at == connections.end() || !at->second.established) return;
   at->second.established = false;
-  report({ConnectionEventKind::Disconnected, number, at->second.cookie});
+  report({ConnectionEventKind::Disconnected, number, at->second.cookie, ends_with});
 }
 
 Result<void> FakeDevice::disconnect(ConnectionNumber number) {

@@ -32,6 +32,7 @@ class FakeDevice final : public device::Device {
   // What the tests look at and set.
   verbs::ConnectionEvents* sink = nullptr;
   int connect_fails_with = 0;       ///< errno of the Failed event of the next connects
+  int ends_with = 0;                ///< errno of the Disconnected events
   bool hold_requests = false;       ///< connects get no answer
   /// Runs once, when the next connect or accept has reported its events and not yet returned.
   std::function<void()> before_return;

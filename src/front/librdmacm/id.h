@@ -84,8 +84,7 @@ struct Id final : rdma_cm_id {
   bool v6_only = false;
   std::uint8_t ack_timeout = 0;          ///< as the program set it; what its QPs show
   std::uint8_t offered_ird = 0, offered_ord = 0;    ///< of the request, from our point of view
-  ibv_pd* endpoint_pd = nullptr;                    ///< of rdma_create_ep, for requests
-  std::unique_ptr<ibv_qp_init_attr> endpoint_qp;    ///< likewise
+  std::unique_ptr<ibv_qp_init_attr> endpoint_qp;    ///< of rdma_create_ep, for requests
   std::vector<std::uint8_t> endpoint_private_data;  ///< of rdma_create_ep, for connect
   std::unique_ptr<ibv_sa_path_rec> path;
   ibv_ece local_ece = {};

@@ -23,7 +23,7 @@ namespace {
 /// A listening endpoint keeps what its requests' QPs will be made from.
 int start_passive(Id& id, const rdma_addrinfo& info, ibv_pd* pd, const ibv_qp_init_attr* qp) {
   if (rdma_bind_addr(&id, info.ai_src_addr) != 0) return -1;
-  id.endpoint_pd = pd;
+  if (pd != nullptr) id.pd = pd;
   if (qp == nullptr) return 0;
   id.endpoint_qp.reset(new (std::nothrow) ibv_qp_init_attr(*qp));
   if (id.endpoint_qp == nullptr) return fail(ENOMEM);
@@ -93,7 +93,7 @@ WEFT_EXPORT int rdma_get_request(rdma_cm_id* public_listener, rdma_cm_id** id) {
   Id& request = Id::of(event->id);
   if (listener.endpoint_qp != nullptr) {
     ibv_qp_init_attr attributes = *listener.endpoint_qp;
-    if (rdma_create_qp(&request, listener.endpoint_pd, &attributes) != 0) {
+    if (rdma_create_qp(&request, listener.pd, &attributes) != 0) {
       const int code = errno;
       rdma_ack_cm_event(event);
       rdma_destroy_id(&request);  // which rejects it

@@ -57,6 +57,39 @@ TEST_F(Sync, EndpointsInTheOrderOfTheExamples) {
   rdma_freeaddrinfo(passive);
 }
 
+TEST_F(Sync, APassiveEndpointHasThePDOfItsRequests) {
+  rdma_cm_id* client = resolve(9);
+  ibv_pd* pd = ibv_alloc_pd(client->verbs);
+  ibv_pd* other = ibv_alloc_pd(client->verbs);
+  destroy(client);
+  rdma_addrinfo* passive = look_up("127.0.0.1", "0", RAI_PASSIVE);
+  // Of rdma_create_ep, of the program itself, or of nobody.
+  for (ibv_pd* const given : {pd, static_cast<ibv_pd*>(nullptr)}) {
+    rdma_cm_id* listener = nullptr;
+    ibv_qp_init_attr attributes = qp_attributes();
+    ASSERT_EQ(rdma_create_ep(&listener, passive, given, &attributes), 0) << errno;
+    EXPECT_EQ(listener->pd, given);
+    ASSERT_EQ(rdma_listen(listener, 0), 0);
+    for (ibv_pd* const later : {given, other}) {
+      listener->pd = later;
+      client = resolve(port(listener));
+      create_qp(client);
+      ASSERT_EQ(rdma_connect(client, nullptr), 0);
+      rdma_cm_id* request = nullptr;
+      ASSERT_EQ(rdma_get_request(listener, &request), 0) << errno;
+      EXPECT_EQ(request->qp->pd, later != nullptr ? later : client->pd);
+      EXPECT_EQ(request->pd, request->qp->pd);
+      rdma_destroy_ep(request);
+      expect_and_ack(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED);
+      destroy(client);
+    }
+    rdma_destroy_ep(listener);
+  }
+  ibv_dealloc_pd(pd);
+  ibv_dealloc_pd(other);
+  rdma_freeaddrinfo(passive);
+}
+
 TEST_F(Sync, ListenerMayGoBeforeARequestThatKeepsItsEvent) {
   rdma_addrinfo* passive = look_up("127.0.0.1", "0", RAI_PASSIVE);
   rdma_cm_id* listener = nullptr;

@@ -338,6 +338,10 @@ class Connection {
   const char* end_text_ = "";
   const std::shared_ptr<ListenerPlaces> places_;  ///< null: we connected
   Place place_ = Place::None;
+  struct {
+    bool told = false;
+    std::uint16_t ird = 0, ord = 0;
+  } peer_depths_;  ///< kept for an Established that comes with the first FPDU
   HangUp hang_up_ = HangUp::None;  ///< seen while a message is held back
   bool released_ = false;
   bool disconnected_ = false;       ///< by our program

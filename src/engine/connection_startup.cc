@@ -167,6 +167,7 @@ void Connection::handle_accepted(const core::StartupAccepted& accepted) {
   // In peer-to-peer mode a responder is not ready to send before the RTR came (RFC 6581 §9.2).
   awaits_first_fpdu_ =
       accepted.stream.role == core::Role::Responder && accepted.stream.peer_to_peer;
+  if (awaits_first_fpdu_) peer_depths_ = {event.has_depths, event.peer_ird, event.peer_ord};
   if (!awaits_first_fpdu_ && !accepted.stream.terminate_with) {
     established_ = true;
     report(event);

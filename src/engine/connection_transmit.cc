@@ -431,7 +431,10 @@ void Connection::act_on_notices() {
           awaits_first_fpdu_ = false;
           established_ = true;
           deadline_.reset();
-          device::ConnectionEvent event{.kind = device::ConnectionEventKind::Established};
+          device::ConnectionEvent event{.kind = device::ConnectionEventKind::Established,
+                                        .has_depths = peer_depths_.told,
+                                        .peer_ird = peer_depths_.ird,
+                                        .peer_ord = peer_depths_.ord};
           set_addresses(event);
           report(event);
         }

@@ -144,6 +144,35 @@ TEST_P(RnicTest, RejectCarriesPrivateData) {
   EXPECT_EQ(event->private_data, (std::vector<std::uint8_t>{8, 9}));
 }
 
+TEST_P(RnicTest, EstablishedTellsThePeersDepthsOnBothSides) {
+  client_qp = client->make_qp(1);
+  server_qp = server->make_qp(2);
+  const auto* to = reinterpret_cast<const sockaddr*>(&server_address);
+  ASSERT_TRUE(client->rnic
+                  .connect(nullptr, to,
+                           {.qp = client_qp.face.number, .ird = 3, .ord = 2, .private_data = {}},
+                           11)
+                  .ok());
+  const auto requested = server->wait_event();
+  ASSERT_TRUE(requested.has_value());
+  ASSERT_TRUE(server->rnic
+                  .accept(requested->event.connection,
+                          {.qp = server_qp.face.number, .ird = 2, .ord = 3, .private_data = {}}, 22)
+                  .ok());
+  const auto there = client->wait_event();
+  const auto here = server->wait_event();
+  ASSERT_TRUE(there.has_value() && here.has_value());
+  ASSERT_EQ(there->event.kind, ConnectionEventKind::Established);
+  ASSERT_EQ(here->event.kind, ConnectionEventKind::Established);
+  EXPECT_TRUE(there->event.has_depths);
+  EXPECT_EQ(there->event.peer_ird, 2);
+  EXPECT_EQ(there->event.peer_ord, 3);
+  // Where it comes with the first FPDU, long after the Request, as well.
+  EXPECT_TRUE(here->event.has_depths);
+  EXPECT_EQ(here->event.peer_ird, 3);
+  EXPECT_EQ(here->event.peer_ord, 2);
+}
+
 TEST_P(RnicTest, NobodyListens) {
   ASSERT_TRUE(server->rnic.close_listener(listener_number).ok());
   client_qp = client->make_qp();

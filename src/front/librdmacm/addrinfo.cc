@@ -37,7 +37,10 @@ addrinfo question(const rdma_addrinfo& hints) {
   addrinfo asked{};
   if ((hints.ai_flags & RAI_PASSIVE) != 0) asked.ai_flags |= AI_PASSIVE;
   if ((hints.ai_flags & RAI_NUMERICHOST) != 0) asked.ai_flags |= AI_NUMERICHOST;
-  asked.ai_family = hints.ai_family;
+  // AF_IB is a hint that any family may follow, unless it is demanded; that cannot be met here.
+  constexpr int kDemanded = RAI_FAMILY | RAI_NUMERICHOST;
+  const bool any = hints.ai_family == AF_IB && (hints.ai_flags & kDemanded) != kDemanded;
+  asked.ai_family = any ? AF_UNSPEC : hints.ai_family;
   const bool datagram = hints.ai_qp_type == IBV_QPT_UD || hints.ai_port_space == RDMA_PS_UDP ||
                         hints.ai_port_space == RDMA_PS_IPOIB;
   asked.ai_socktype = datagram ? SOCK_DGRAM : SOCK_STREAM;

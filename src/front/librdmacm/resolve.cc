@@ -90,7 +90,7 @@ using namespace weft::front::cm;
 
 WEFT_EXPORT int rdma_bind_addr(rdma_cm_id* public_id, sockaddr* address) {
   if (public_id == nullptr || address == nullptr) return fail(EINVAL);
-  if (address_octets(*address) == 0) return fail(EAFNOSUPPORT);
+  if (address_octets(*address) == 0) return fail(EINVAL);
   Id& id = Id::of(public_id);
   if (is_datagram(id)) return fail(EOPNOTSUPP);
   if (!id.advance(IdState::Idle, IdState::Bound)) return fail(EINVAL);
@@ -105,7 +105,7 @@ WEFT_EXPORT int rdma_bind_addr(rdma_cm_id* public_id, sockaddr* address) {
 WEFT_EXPORT int rdma_resolve_addr(rdma_cm_id* public_id, sockaddr* source, sockaddr* target,
                                   int /*timeout_ms*/) {
   if (public_id == nullptr || target == nullptr) return fail(EINVAL);
-  if (address_octets(*target) == 0) return fail(EAFNOSUPPORT);
+  if (address_octets(*target) == 0) return fail(EINVAL);
   Id& id = Id::of(public_id);
   const Waiting waiting(id);
   if (is_datagram(id)) return fail(EOPNOTSUPP);

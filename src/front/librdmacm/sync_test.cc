@@ -1,4 +1,5 @@
 // Synchronous ids and endpoints, addresses, options.
+#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -177,6 +178,19 @@ TEST_F(Address, BindingReservesAndChecks) {
   rdma_destroy_id(id);
   EXPECT_EQ(rdma_listen(second, 1), 0) << "free again";
   rdma_destroy_id(second);
+}
+
+TEST_F(Address, AFamilyThatIsNotThereIsInvalid) {
+  rdma_cm_id* id = make_id();
+  sockaddr_storage address{};
+  for (const int family : {AF_UNSPEC, AF_UNIX, AF_IB}) {
+    address.ss_family = static_cast<sa_family_t>(family);
+    EXPECT_EQ(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)), -1);
+    EXPECT_EQ(errno, EINVAL);
+    EXPECT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&address), 1), -1);
+    EXPECT_EQ(errno, EINVAL);
+  }
+  rdma_destroy_id(id);
 }
 
 TEST_F(Address, WildcardListenerHasNoDevice) {
@@ -380,6 +394,13 @@ TEST_F(Address, AddressLookUp) {
   EXPECT_EQ(port_of(*info->ai_dst_addr), 80);
   rdma_freeaddrinfo(info);
   EXPECT_NE(rdma_getaddrinfo("not an address", "80", &hints, &info), 0);
+
+  hints.ai_family = AF_IB;
+  EXPECT_EQ(rdma_getaddrinfo("127.0.0.1", "80", &hints, &info), EAI_FAMILY) << "demanded";
+  hints.ai_flags = RAI_NUMERICHOST;
+  ASSERT_EQ(rdma_getaddrinfo("127.0.0.1", "80", &hints, &info), 0);
+  EXPECT_EQ(info->ai_family, AF_INET);
+  rdma_freeaddrinfo(info);
   EXPECT_EQ(rdma_getaddrinfo(nullptr, nullptr, nullptr, &info), -1);
   EXPECT_EQ(errno, EINVAL);
   ASSERT_EQ(rdma_getaddrinfo("127.0.0.1", nullptr, nullptr, &info), 0);

@@ -291,7 +291,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   Deadline held_until_;         ///< closed, and not all that was written has left
   bool gone_ = false;           ///< the connection manager says that the connection ended
   bool closing_ = false;
-  std::uint64_t shown_octets_ = 0;  ///< unread when readiness was last shown
+  std::uint64_t shown_ = 0;     ///< unread octets, or connections, when readiness was last shown
   int error_ = 0;                   ///< for SO_ERROR
   LaneSize size_;
   ConnectData offer_;  ///< the peer's, while Accepting

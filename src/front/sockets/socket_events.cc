@@ -329,11 +329,12 @@ void Socket::show() {
   // First: it makes readable as well, and is one event, not two of which a waiter sees the first.
   if ((events & POLLRDHUP) != 0) mirror_.show_end();
   mirror_.show_readable(near(), (events & POLLIN) != 0);
-  if (state_ == State::Connected) {
-    const std::uint64_t unread = stream().readable_octets();
-    if (unread > shown_octets_ && shown_octets_ != 0) mirror_.show_more(near());
-    shown_octets_ = unread;
-  }
+  // Who is told of edges hears of more behind what is there.
+  const std::uint64_t there = state_ == State::Connected   ? stream().readable_octets()
+                              : state_ == State::Listening ? accepted_.size()
+                                                           : 0;
+  if (there > shown_ && shown_ != 0) mirror_.show_more(near());
+  shown_ = there;
   // Nobody waits to write to a listener, and a full one could not be asked for connections.
   if (state_ != State::Listening) mirror_.show_writable(near(), (events & POLLOUT) != 0);
   if ((events & POLLHUP) != 0 && state_ != State::Fresh && state_ != State::Bound) {

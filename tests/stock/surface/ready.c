@@ -271,6 +271,24 @@ static void epoll_edges_of_who_does_not_read(void) {
   close_pair(&pair);
 }
 
+static void epoll_edges_of_a_listener(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  const int epoll = epoll_create1(0);
+  struct epoll_event event;
+  int fds[4];
+  SAY(add(epoll, listener, EPOLLIN | EPOLLET, 'l'));
+  for (int i = 0; i < 4; ++i) {
+    fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+    SAY(connect(fds[i], (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
+    SAY(epoll_wait(epoll, &event, 1, LONG_MS));
+    if (i == 1) SAY(accept(listener, NULL, NULL) >= 0);
+  }
+  SAY(epoll_wait(epoll, &event, 1, SOON_MS));
+  for (int i = 0; i < 4; ++i) close(fds[i]);
+  close(epoll), close(listener);
+}
+
 /* A writer that fills the stream and waits for the edge. */
 static void epoll_edge_of_a_writer(void) {
   struct pair pair = open_ipv4_pair();
@@ -667,6 +685,7 @@ const struct test_case ready_cases[] = {
     {"epoll_of_an_end", epoll_of_an_end},
     {"epoll_by_edge", epoll_by_edge},
     {"epoll_edges_of_who_does_not_read", epoll_edges_of_who_does_not_read},
+    {"epoll_edges_of_a_listener", epoll_edges_of_a_listener},
     {"epoll_edge_of_a_writer", epoll_edge_of_a_writer},
     {"epoll_one_shot", epoll_one_shot},
     {"epoll_of_all_kinds", epoll_of_all_kinds},

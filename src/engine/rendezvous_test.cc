@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/byte_order.h"
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/side.h"
 
@@ -80,6 +81,18 @@ class RendezvousTest : public PairTest {
       return client->rnic.query_qp(a.face.number)->peer_gone;
     }));
     ASSERT_TRUE(reaches(*client, a, QPState::Error));
+  }
+  /// Asks at the server for the QP `target`, in the name of `source`.
+  static void call(RawPeer& caller, std::uint32_t target, std::uint32_t source) {
+    sockaddr_storage door = host("127.0.0.1");
+    reinterpret_cast<sockaddr_in&>(door).sin_port = htons(static_cast<std::uint16_t>(target >> 8));
+    std::array<std::uint8_t, 16> hello = {0x77, 0x65, 0x66, 0x74, 0, 1};
+    store_be32(&hello[8], target);
+    store_be32(&hello[12], source);
+    ASSERT_TRUE(caller.connect(door));
+    wire::StartupFrame request = testing::plain_request();
+    request.private_data = hello;
+    ASSERT_TRUE(caller.send(request));
   }
   void nothing_is_told_of_connections() {
     EXPECT_FALSE(client->take_event().has_value());
@@ -295,6 +308,36 @@ TEST_P(RendezvousTest, StrangersAtTheDoorAreTurnedAway) {
   }
   EXPECT_EQ(server->rnic.query_qp(b.face.number)->state, QPState::Idle);
   nothing_is_told_of_connections();
+}
+
+TEST_P(RendezvousTest, AQPWhoseCQRunsOverLooksForNobody) {
+  const device::CQFace cq = *server->rnic.create_cq(2, 3);
+  const auto make = [&] {
+    return QPHandle{*server->rnic.create_qp(
+        {.pd = server->pd, .send_cq = cq.number, .receive_cq = cq.number, .receive_depth = 8})};
+  };
+  QPHandle searches = make(), flushes = make();
+  const std::uint32_t target = name(*server, searches);
+  constexpr std::uint32_t kCaller = 0x0101;  // the lowest name: it is the one that connects
+  ASSERT_TRUE(pair(*server, searches, kCaller).ok());
+  for (std::uint32_t i = 0; i <= cq.completions.capacity(); ++i) {
+    server->post_receive(flushes, i, nullptr, 0, 0);
+  }
+  ASSERT_TRUE(server->rnic.command_qp(flushes.face.number, device::QPCommand::Fail).ok());
+  ASSERT_TRUE(reaches(*server, searches, QPState::Error));
+  RawPeer caller;
+  ASSERT_NO_FATAL_FAILURE(call(caller, target, kCaller));
+  std::array<std::uint8_t, 64> reply;
+  ssize_t got = -1;
+  const auto begun = std::chrono::steady_clock::now();
+  ASSERT_TRUE(server->wait_until([&] {
+    server->progress();
+    got = caller.receive(reply.data(), reply.size());
+    return got >= 0;
+  }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(2));
+  ASSERT_GT(got, 16);
+  EXPECT_NE(reply[16] & 0x20, 0) << "the Reply does not reject";
 }
 
 TEST_P(RendezvousTest, ImpossiblePairsAreRefused) {

@@ -500,6 +500,7 @@ void Rnic::fault(QueuePair& qp) {
   if (is_ending(qp)) return;
   qp.fatal_reported = true;
   report_async(device::AsyncEventKind::QPFatal, qp);
+  rendezvous_.stop_search(qp);
   if (qp.core().state() == core::QPState::Idle) {
     if (qp.connection != nullptr) qp.connection->abort_setup("the CQ of the QP overflowed");
     static_cast<void>(qp.core().fail(now_));  // Idle can always fail

@@ -116,10 +116,18 @@ void leave() {
   service->drain(kExitPatience);
 }
 
+void forget(int fd) {
+  const SocketPtr socket = sockets().take(fd);
+  if (socket == nullptr || is_disowned(*socket)) return;
+  const bool mine = socket->made_in == fork_generation();
+  if (socket->remove_number(fd) && mine) attempt([&] { socket->close(false); });
+}
+
 int enter(const SocketPtr& socket, int flags) try {
   const auto made = socket->open_descriptor(flags);
   if (!made) return fail(made);
   const int number = *made;
+  forget(number);
   socket->add_number(number);
   if (!sockets().set(number, socket)) {
     socket->remove_number(number);
@@ -300,6 +308,7 @@ int control(int fd, Socket& socket, int command, long argument) try {
       kernel::close(result);
       return no_memory();
     }
+    forget(result);
     sockets().set(result, socket.shared_from_this());
   }
   return result;

@@ -22,6 +22,9 @@ namespace weft::sockets {
 /// All sockets of this process, by their numbers.
 FdTable<Socket>& sockets();
 
+/// The number leads to something else, or is about to: what the table has under it loses it. When
+/// that was closed unseen, its stream ends here.
+void forget(int fd);
 /// Gives the socket a descriptor.
 int enter(const SocketPtr& socket, int flags);
 

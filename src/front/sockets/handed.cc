@@ -141,6 +141,7 @@ int accept_handed(int listener, sockaddr* address, socklen_t* octets, int flags)
   if ((flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != 0) return errno = EINVAL, -1;
   const int fd = take_handed(listener, (flags & SOCK_CLOEXEC) != 0);
   if (fd < 0) return -1;
+  forget(fd);
   if ((flags & SOCK_NONBLOCK) != 0) kernel::fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
   const SocketPtr socket = adopt(fd);
   if (address != nullptr && octets != nullptr) {

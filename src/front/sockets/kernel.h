@@ -1,7 +1,8 @@
 // The kernel's calls, entered directly.
 //
 // This code also runs in a library that stands in front of libc's calls: through libc its own calls
-// on sockets would come back to it. All set errno and are as in their manual pages.
+// on sockets would come back to it. Of syscall(), in front of which it stands too, it knows what
+// comes from our own libraries. All set errno and are as in their manual pages.
 #pragma once
 
 #include <fcntl.h>

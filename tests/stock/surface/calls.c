@@ -2,9 +2,12 @@
 #define _GNU_SOURCE
 #include "surface.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -295,6 +298,93 @@ static void numbers_in_a_row(void) {
   close(next), close(server), close(fd), close(listener);
 }
 
+/* The client's number is closed: the server reads the end, and what is opened there is a file. */
+static void becomes_a_file(struct pair* pair, int memory) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
+  int fd = -1, lower[8];
+  for (int i = 0; i < 8 && fd != pair->client; ++i) lower[i] = fd = open(path, O_RDWR | O_CLOEXEC);
+  SAY(fd == pair->client);
+  SAY(write(fd, "file", 4));
+  SAY(lseek(fd, 0, SEEK_END));
+  SAY(wait_for(pair->server, POLLIN) & POLLIN);
+  SAY(recv(pair->server, octets, sizeof octets, MSG_DONTWAIT));
+  for (int i = 0; lower[i] != fd; ++i) close(lower[i]);
+  need(ftruncate(memory, 0) == 0, "ftruncate");
+  close_pair(pair);
+}
+
+/* As libuv does it. */
+static void closed_by_number(void) {
+  const int memory = memfd_create("surface", MFD_CLOEXEC);
+  struct pair pair = open_ipv4_pair();
+  SAY(syscall(SYS_close, pair.client));
+  SAY(syscall(SYS_close, pair.client));
+  SAY(wait_for(pair.server, POLLIN) & POLLIN);
+  SAY(recv(pair.server, octets, sizeof octets, MSG_DONTWAIT));
+  becomes_a_file(&pair, memory);
+  pair = open_ipv4_pair();
+  SAY(syscall(SYS_close_range, pair.client, pair.client, 0));
+  becomes_a_file(&pair, memory);
+  const int fresh = socket(AF_INET, SOCK_STREAM, 0);
+  SAY(syscall(SYS_close, fresh));
+  SAY(listen(fresh, 5));
+  SAY(syscall(SYS_close, -1));
+  close(memory);
+}
+
+static void duplicated_by_number(void) {
+  struct pair pair = open_ipv4_pair();
+  const int copy = (int)syscall(SYS_dup, pair.client);
+  SAY(copy >= 0);
+  SAY(syscall(SYS_close, pair.client));
+  SAY(send(copy, "x", 1, 0));
+  SAY(recv(pair.server, octets, 1, 0));
+  SAY(syscall(SYS_dup3, copy, pair.client, O_CLOEXEC) == pair.client);
+  SAY(fcntl(pair.client, F_GETFD));
+  SAY(syscall(SYS_dup3, copy, copy, 0));
+  SAY(close(copy));
+  SAY(send(pair.client, "y", 1, 0));
+  SAY(recv(pair.server, octets, 1, 0));
+  const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+  SAY(syscall(SYS_dup3, other, pair.client, 0) == pair.client);
+  SAY(recv(pair.server, octets, 1, 0));
+  SAY(write(pair.client, octets, 5));
+  SAY(recv(pair.server, octets, 1, 0));
+  close(other);
+  close_pair(&pair);
+}
+
+/* libc closes by itself what it has opened, whatever that is by then. */
+static void closed_by_libc(void) {
+  const int memory = memfd_create("surface", MFD_CLOEXEC);
+  struct pair pair = open_ipv4_pair();
+  FILE* file = fopen("/dev/null", "r+");
+  SAY(dup2(pair.client, fileno(file)) == fileno(file));
+  close(pair.client);
+  pair.client = fileno(file);
+  SAY(fclose(file));
+  SAY(recv(pair.server, octets, 1, 0));
+  becomes_a_file(&pair, memory);
+  pair = open_ipv4_pair();
+  file = fopen("/dev/null", "r+");
+  SAY(dup2(pair.client, fileno(file)) == fileno(file));
+  close(pair.client);
+  SAY(freopen("/dev/null", "r+", file) == file);
+  SAY(recv(pair.server, octets, 1, 0));
+  SAY(write(fileno(file), octets, 5));
+  fclose(file);
+  close(pair.server), close(pair.listener);
+  pair = open_ipv4_pair();
+  DIR* folder = opendir("/");
+  SAY(dup2(pair.client, dirfd(folder)) == dirfd(folder));
+  close(pair.client);
+  pair.client = dirfd(folder);
+  SAY(closedir(folder));
+  becomes_a_file(&pair, memory);
+  close(memory);
+}
+
 const struct test_case calls_cases[] = {
     {"a_number_that_is_closed", a_number_that_is_closed},
     {"a_number_that_never_was", a_number_that_never_was},
@@ -310,5 +400,8 @@ const struct test_case calls_cases[] = {
     {"numbers_that_were_given_back", numbers_that_were_given_back},
     {"more_than_the_backlog", more_than_the_backlog},
     {"numbers_in_a_row", numbers_in_a_row},
+    {"closed_by_number", closed_by_number},
+    {"duplicated_by_number", duplicated_by_number},
+    {"closed_by_libc", closed_by_libc},
     {NULL, NULL},
 };

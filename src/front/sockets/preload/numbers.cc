@@ -1,9 +1,16 @@
-// What a number leads to: closing, duplicating, replacing.
+// What a number leads to: closing, duplicating, replacing, and what gives new ones.
+#include "front/sockets/preload/numbers.h"
+
 #include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdarg>
+#include <optional>
 #include <utility>
 
 #include "front/libibverbs/export.h"
@@ -23,13 +30,18 @@ namespace libc = weft::sockets::libc;
 using weft_sockets::candidates;
 using weft_sockets::epoll_sets;
 using weft_sockets::find;
+using weft_sockets::fresh;
 using weft_sockets::inherited;
 using weft_sockets::own;
 using weft_sockets::SocketPtr;
+using weft_sockets::vacate;
+
+[[maybe_unused]] const bool made_early =
+    (candidates().has(-1), weft_sockets::is_programs(nullptr), weft_sockets::has_tables = true);
 
 /// The new number leads to the same socket, or to the same candidate.
 int share(int from, int to) {
-  if (to < 0 || from == to) return to;
+  if (from == to || fresh(to) < 0) return to;
   if (const SocketPtr socket = weft_sockets::sockets().find(from); socket != nullptr) {
     if (own(from) != nullptr && !weft_sockets::attempt([&] { socket->add_number(to); })) {
       libc::close(to);
@@ -48,15 +60,6 @@ int share(int from, int to) {
 const auto beside_device =
     weft_sockets::of_our_verbs<int (*)(int, int, int)>("weft_dup3");
 
-/// The number is about to lead to something else, or nowhere: what was there loses it.
-void vacate(int fd) {
-  candidates().take(fd);
-  const SocketPtr socket = weft_sockets::sockets().take(fd);
-  if (socket == nullptr) return;
-  const bool mine = socket->made_in == weft_sockets::fork_generation();
-  if ((mine || socket->is_shared()) && socket->remove_number(fd) && mine) socket->close(false);
-}
-
 bool is_open(int fd) {
   return weft_sockets::kernel::fcntl(fd, F_GETFD) >= 0;
 }
@@ -68,15 +71,31 @@ int put_under(int to, int fd, int flags) {
                beside_device != nullptr ? beside_device(fd, to, flags) : libc::dup3(fd, to, flags));
 }
 
-}  // namespace
-
-WEFT_EXPORT int close(int fd) {
+/// Closes a number of a socket. Nothing: it is none, and the kernel's to close.
+std::optional<int> close_ours(int fd) {
   if (candidates().has(fd)) candidates().take(fd);
   if (epoll_sets.has(fd)) epoll_sets.unmark(fd);
-  if (weft_sockets::sockets().has(fd)) {
-    const SocketPtr socket = weft_sockets::sockets().find(fd);
-    if (socket != nullptr) return weft_sockets::close(fd, socket, false);
-  }
+  if (!weft_sockets::sockets().has(fd)) return {};
+  const SocketPtr socket = weft_sockets::sockets().find(fd);
+  if (socket == nullptr) return {};
+  return weft_sockets::close(fd, socket, false);
+}
+
+/// Gives both ends of what libc made.
+int fresh_ends(int result, const int* ends) {
+  if (result == 0) fresh(ends[0]), fresh(ends[1]);
+  return result;
+}
+
+}  // namespace
+
+void weft::sockets::vacate(int fd) {
+  candidates().take(fd);
+  forget(fd);
+}
+
+WEFT_EXPORT int close(int fd) {
+  if (const auto closed = close_ours(fd); closed) return *closed;
   return libc::close(fd);
 }
 
@@ -102,7 +121,8 @@ WEFT_EXPORT int fcntl(int fd, int command, ...) {
   }
   const int result = libc::fcntl(fd, command, argument);
   const bool made = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
-  return made && (candidates().has(fd) || inherited(fd) != nullptr) ? share(fd, result) : result;
+  if (!made) return result;
+  return candidates().has(fd) || inherited(fd) != nullptr ? share(fd, result) : fresh(result);
 }
 extern "C" __attribute__((visibility("default"), alias("fcntl"))) int fcntl64(int, int, ...);
 
@@ -129,4 +149,92 @@ WEFT_EXPORT pid_t vfork() noexcept {
 
 WEFT_EXPORT void closefrom(int first) noexcept {
   ::close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0);
+}
+
+/// libuv closes what it has by number, others duplicate so. Our own libraries enter the kernel by
+/// this function too, and mean the kernel. No cancellation point, unlike close().
+WEFT_EXPORT __attribute__((no_sanitize("address"))) long syscall(long number, ...) noexcept {
+  // All six, whatever the call has: no_sanitize, as the last may not be there.
+  va_list arguments;
+  va_start(arguments, number);
+  const long a = va_arg(arguments, long), b = va_arg(arguments, long), c = va_arg(arguments, long),
+             d = va_arg(arguments, long), e = va_arg(arguments, long), f = va_arg(arguments, long);
+  va_end(arguments);
+  const auto is_programs = [from = __builtin_return_address(0)] {
+    return weft_sockets::has_tables && weft_sockets::is_programs(from);
+  };
+  switch (number) {
+    case SYS_close:
+      if (!is_programs()) break;
+      if (const auto closed = close_ours(static_cast<int>(a)); closed) return *closed;
+      break;
+    case SYS_dup:
+      if (is_programs()) return ::dup(static_cast<int>(a));
+      break;
+#ifdef SYS_dup2
+    case SYS_dup2:
+      if (is_programs()) return ::dup2(static_cast<int>(a), static_cast<int>(b));
+      break;
+#endif
+    case SYS_dup3:
+      if (!is_programs()) break;
+      return ::dup3(static_cast<int>(a), static_cast<int>(b), static_cast<int>(c));
+    case SYS_close_range:
+      if (!is_programs()) break;
+      return ::close_range(static_cast<unsigned>(a), static_cast<unsigned>(b), static_cast<int>(c));
+    default:
+      break;
+  }
+  return libc::syscall(number, a, b, c, d, e, f);
+}
+
+// What gives new numbers, beside sockets; see fresh().
+WEFT_EXPORT int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = va_arg(arguments, mode_t);
+  va_end(arguments);
+  return fresh(libc::open(path, flags, mode));
+}
+WEFT_EXPORT int openat(int folder, const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = va_arg(arguments, mode_t);
+  va_end(arguments);
+  return fresh(libc::openat(folder, path, flags, mode));
+}
+WEFT_EXPORT int creat(const char* path, mode_t mode) {
+  return fresh(libc::creat(path, mode));
+}
+WEFT_EXPORT int pipe(int* ends) noexcept {
+  return fresh_ends(libc::pipe(ends), ends);
+}
+WEFT_EXPORT int pipe2(int* ends, int flags) noexcept {
+  return fresh_ends(libc::pipe2(ends, flags), ends);
+}
+WEFT_EXPORT int socketpair(int domain, int type, int protocol, int* ends) noexcept {
+  return fresh_ends(libc::socketpair(domain, type, protocol, ends), ends);
+}
+WEFT_EXPORT int eventfd(unsigned value, int flags) noexcept {
+  return fresh(libc::eventfd(value, flags));
+}
+WEFT_EXPORT int epoll_create(int size) noexcept {
+  return fresh(libc::epoll_create(size));
+}
+WEFT_EXPORT int epoll_create1(int flags) noexcept {
+  return fresh(libc::epoll_create1(flags));
+}
+extern "C" {
+__attribute__((visibility("default"), alias("open"))) int open64(const char*, int, ...);
+__attribute__((visibility("default"), alias("openat"))) int openat64(int, const char*, int, ...);
+__attribute__((visibility("default"), alias("creat"))) int creat64(const char*, mode_t);
+// What a fortified program calls instead.
+WEFT_EXPORT int __open_2(const char* path, int flags) {
+  return fresh(libc::open(path, flags, 0));
+}
+WEFT_EXPORT int __openat_2(int folder, const char* path, int flags) {
+  return fresh(libc::openat(folder, path, flags, 0));
+}
+__attribute__((visibility("default"), alias("__open_2"))) int __open64_2(const char*, int);
+__attribute__((visibility("default"), alias("__openat_2"))) int __openat64_2(int, const char*, int);
 }

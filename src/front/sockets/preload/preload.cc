@@ -31,6 +31,7 @@
 #include "front/sockets/preload/candidate.h"
 #include "front/sockets/preload/epoll_sets.h"
 #include "front/sockets/preload/libc.h"
+#include "front/sockets/preload/numbers.h"
 #include "front/sockets/preload/operations_option.h"
 #include "front/sockets/preload/own.h"
 #include "front/sockets/preload/rules.h"
@@ -43,6 +44,7 @@ using weft_sockets::candidates;
 using weft_sockets::epoll_sets;
 using weft_sockets::fail;
 using weft_sockets::find;
+using weft_sockets::fresh;
 using weft_sockets::inherited;
 using weft_sockets::is_ours;
 using weft_sockets::looks_for_errors;
@@ -159,7 +161,7 @@ int poll_ours(pollfd* fds, nfds_t count, int timeout_ms) {
 
 // Life of a socket.
 WEFT_EXPORT int socket(int domain, int type, int protocol) noexcept {
-  const int fd = libc::socket(domain, type, protocol);
+  const int fd = fresh(libc::socket(domain, type, protocol));
   const bool is_tcp = weft_sockets::octets_of(domain) != 0 &&
                       (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
   if (fd >= 0 && is_tcp && weft_sockets::has_rules() &&
@@ -196,7 +198,7 @@ WEFT_EXPORT int accept4(int fd, sockaddr* address, socklen_t* octets, int flags)
   if (shared_listener(fd) != nullptr) {
     return weft_sockets::accept_handed(fd, address, octets, flags);
   }
-  return libc::accept4(fd, address, octets, flags);
+  return fresh(libc::accept4(fd, address, octets, flags));
 }
 
 WEFT_EXPORT int accept(int fd, sockaddr* address, socklen_t* octets) {
@@ -206,7 +208,7 @@ WEFT_EXPORT int accept(int fd, sockaddr* address, socklen_t* octets) {
   if (shared_listener(fd) != nullptr) {
     return weft_sockets::accept_handed(fd, address, octets, 0);
   }
-  return libc::accept(fd, address, octets);
+  return fresh(libc::accept(fd, address, octets));
 }
 
 WEFT_EXPORT int connect(int fd, const sockaddr* address, socklen_t octets) {

@@ -62,7 +62,30 @@ int print(int fd, const char* format, va_list arguments) {
   return written == octets ? octets : -1;
 }
 
+/// What `act` does to a FILE closes its number, where that is a socket's of ours without our
+/// functions (one that was put under it later): libc does it by itself.
+template <typename Act>
+auto close_within(FILE* file, Act act) {
+  const int fd = file->_fileno;
+  const weft_sockets::SocketPtr socket =
+      weft_sockets::sockets().has(fd) ? weft_sockets::sockets().find(fd) : nullptr;
+  const auto result = act();
+  // The number may be given out again already: then it leads to something else.
+  if (socket != nullptr && weft_sockets::sockets().find(fd) == socket) weft_sockets::forget(fd);
+  return result;
+}
+
 }  // namespace
+
+WEFT_EXPORT int fclose(FILE* file) {
+  return close_within(file, [&] { return libc::fclose(file); });
+}
+
+WEFT_EXPORT FILE* freopen(const char* path, const char* mode, FILE* file) {
+  return close_within(file, [&] { return libc::freopen(path, mode, file); });
+}
+extern "C" __attribute__((visibility("default"), alias("freopen"))) FILE* freopen64(
+    const char*, const char*, FILE*);
 
 /// Also on a socket that may become ours: it is asked each time it is read or written.
 WEFT_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {

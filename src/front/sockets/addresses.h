@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace weft::sockets {
@@ -45,11 +46,17 @@ inline sockaddr_storage unmapped(const sockaddr& address) {
   return plain;
 }
 
-/// Fills what a program asked for, cut to its room, as the kernel does.
-inline void give(const sockaddr_storage& address, sockaddr* to, socklen_t* octets) {
+/// Fills what a program asked for, cut to its room, as the kernel does: no room needs no memory.
+/// 0, or an errno.
+inline int give(const sockaddr_storage& address, sockaddr* to, socklen_t* octets) {
+  if (octets == nullptr) return EFAULT;
+  if (static_cast<int>(*octets) < 0) return EINVAL;
   const socklen_t size = octets_of(address.ss_family);
-  std::memcpy(to, &address, std::min(*octets, size));
+  const socklen_t room = std::min(*octets, size);
+  if (room != 0 && to == nullptr) return EFAULT;
+  if (room != 0) std::memcpy(to, &address, room);
   *octets = size;
+  return 0;
 }
 
 }  // namespace weft::sockets

@@ -182,7 +182,12 @@ int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags) try 
     socket.put_back(std::move(*connection));
     return no_memory();
   }
-  if (address != nullptr) static_cast<void>((*connection)->peer_address(address, octets));
+  const int unnamed =
+      address != nullptr ? give((*connection)->settled_name(true), address, octets) : 0;
+  if (unnamed != 0) {
+    (*connection)->close(false);  // as the kernel, which has taken it out of the queue
+    return fail(unnamed);
+  }
   const int fd = enter(*connection, flags);
   if (fd < 0) {
     const int code = errno;
@@ -221,7 +226,36 @@ ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) 
   return no_memory();
 }
 
+namespace {
+
+/// As TCP does it by MSG_TRUNC: what would be received goes nowhere, and the vector stays as it is.
+ssize_t discard(Socket& socket, std::size_t octets, int flags) {
+  constexpr std::size_t kPart = 64 * 1024, kPiece = 1024 * 1024;
+  std::vector<char> nowhere(kPart);
+  const std::vector<iovec> parts(kPiece / kPart, iovec{nowhere.data(), kPart});
+  const bool peeks = (flags & MSG_PEEK) != 0;
+  std::size_t done = 0;
+  while (done < octets) {
+    iovec last{nowhere.data(), std::min(octets - done, kPart)};
+    const bool whole = octets - done >= kPiece;
+    const std::size_t piece = whole ? kPiece : last.iov_len;
+    // Who does not wait for all waits for something only.
+    const int how = done == 0 || (flags & MSG_WAITALL) != 0 ? flags : flags | MSG_DONTWAIT;
+    const ssize_t part = whole ? receive(socket, parts.data(), parts.size(), how)
+                               : receive(socket, &last, 1, how);
+    if (part <= 0) return done != 0 ? static_cast<ssize_t>(done) : part;
+    done += static_cast<std::size_t>(part);
+    if (peeks || static_cast<std::size_t>(part) < piece) break;
+  }
+  return static_cast<ssize_t>(done);
+}
+
+}  // namespace
+
 ssize_t receive(Socket& socket, const iovec* vector, std::size_t count, int flags) try {
+  if ((flags & MSG_TRUNC) != 0) {
+    return discard(socket, octets_in(vector, count), flags & ~MSG_TRUNC);
+  }
   if (is_disowned(socket)) return fail(EBADF);
   if ((flags & MSG_ERRQUEUE) != 0) return fail(EAGAIN);  // it is always empty
   if ((flags & MSG_OOB) != 0) return fail(EINVAL);
@@ -283,18 +317,18 @@ int close(int fd, const SocketPtr& socket, bool linger) try {
 
 int local_name(Socket& socket, sockaddr* address, socklen_t* octets) try {
   if (is_disowned(socket)) return fail(EBADF);
-  if (address == nullptr || octets == nullptr) return fail(EFAULT);
-  auto named = socket.local_address(address, octets);
-  return named ? 0 : fail(named);
+  const int code = give(socket.local_address(), address, octets);
+  return code == 0 ? 0 : fail(code);
 } catch (const std::exception&) {
   return no_memory();
 }
 
 int peer_name(Socket& socket, sockaddr* address, socklen_t* octets) try {
   if (is_disowned(socket)) return fail(EBADF);
-  if (address == nullptr || octets == nullptr) return fail(EFAULT);
-  auto named = socket.peer_address(address, octets);
-  return named ? 0 : fail(named);
+  const auto name = socket.peer_address();
+  if (!name) return fail(name);
+  const int code = give(*name, address, octets);
+  return code == 0 ? 0 : fail(code);
 } catch (const std::exception&) {
   return no_memory();
 }

@@ -145,7 +145,13 @@ int accept_handed(int listener, sockaddr* address, socklen_t* octets, int flags)
   if ((flags & SOCK_NONBLOCK) != 0) kernel::fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
   const SocketPtr socket = adopt(fd);
   if (address != nullptr && octets != nullptr) {
-    give(socket != nullptr ? socket->settled_name(true) : sockaddr_storage{}, address, octets);
+    const int code =
+        give(socket != nullptr ? socket->settled_name(true) : sockaddr_storage{}, address, octets);
+    if (code != 0) {
+      forget(fd);
+      kernel::close(fd);
+      return errno = code, -1;
+    }
   }
   return fd;
 } catch (const std::exception&) {

@@ -421,24 +421,22 @@ Socket::State Socket::state() {
   return state_;
 }
 
-Result<void> Socket::local_address(sockaddr* address, socklen_t* octets) {
+sockaddr_storage Socket::local_address() {
   std::lock_guard lock(mutex_);
   sockaddr_storage local = local_;
   if (local.ss_family == 0 && id_ != nullptr && rdma_get_local_addr(id_)->sa_family != 0) {
     local = shown_as(family_, *rdma_get_local_addr(id_));
   }
   local.ss_family = static_cast<sa_family_t>(family_);
-  give(local, address, octets);
-  return {};
+  return local;
 }
 
-Result<void> Socket::peer_address(sockaddr* address, socklen_t* octets) {
+Result<sockaddr_storage> Socket::peer_address() {
   std::lock_guard lock(mutex_);
   if (state_ != State::Connected || (stream().ended() && gone_)) {
     return Error{ENOTCONN, "not connected"};
   }
-  give(peer_, address, octets);
-  return {};
+  return peer_;
 }
 
 int Socket::take_error() {

@@ -148,8 +148,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   int family() const { return family_; }
   State state();
   bool is_listening() { return state() == State::Listening; }
-  Result<void> local_address(sockaddr* address, socklen_t* octets);
-  Result<void> peer_address(sockaddr* address, socklen_t* octets);
+  sockaddr_storage local_address();
+  Result<sockaddr_storage> peer_address();
   /// SO_ERROR: what went wrong, once.
   int take_error();
   std::uint64_t readable_octets();

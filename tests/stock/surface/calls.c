@@ -170,6 +170,40 @@ static void names(void) {
   close_pair(&pair);
 }
 
+/* No room for a name is room enough for its length; of other sockets too. */
+static void names_without_room(void) {
+  struct pair pair = open_ipv4_pair();
+  int others[2];
+  need(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, others) == 0, "socketpair");
+  const int fds[] = {pair.client, socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), others[0]};
+  for (int i = 0; i < 3; ++i) {
+    struct sockaddr_in name;
+    socklen_t size = 0;
+    SAY(getsockname(fds[i], NULL, &size));
+    SAY(size);
+    size = 0;
+    SAY(getpeername(fds[i], NULL, &size));
+    SAY(size);
+    size = 4;
+    SAY(getsockname(fds[i], NULL, &size));
+    size = 1;
+    SAY(getsockname(fds[i], (struct sockaddr*)&name, &size));
+    SAY(size);
+    size = (socklen_t)-1;
+    SAY(getsockname(fds[i], (struct sockaddr*)&name, &size));
+    SAY(getpeername(fds[i], (struct sockaddr*)&name, &size));
+    SAY(getsockname(fds[i], (struct sockaddr*)&name, NULL));
+  }
+  socklen_t size = (socklen_t)-1;
+  struct sockaddr_in name;
+  const struct sockaddr_storage target = name_of(pair.listener);
+  const int waiting = connect_to(&target);
+  SAY(accept(pair.listener, (struct sockaddr*)&name, &size));
+  SAY(recv(waiting, octets, 1, 0));
+  close(waiting), close(fds[1]), close(others[0]), close(others[1]);
+  close_pair(&pair);
+}
+
 /* accept's own answer about the peer. */
 static void accept_tells_who_came(void) {
   const int listener = listen_on(AF_INET);
@@ -394,6 +428,7 @@ const struct test_case calls_cases[] = {
     {"a_port_where_nobody_listens", a_port_where_nobody_listens},
     {"connected_already", connected_already},
     {"names", names},
+    {"names_without_room", names_without_room},
     {"accept_tells_who_came", accept_tells_who_came},
     {"ioctls", ioctls},
     {"odd_vectors", odd_vectors},

@@ -400,10 +400,40 @@ static void much_in_both_directions(void) {
   close_pair(&pair);
 }
 
+/* MSG_TRUNC: they are taken and go nowhere, at once a part of them or all that were asked for. */
+static void discarding(void) {
+  enum { MUCH = 3000000 };
+  struct pair pair = open_ipv4_pair();
+  char held[8] = "unread";
+  SAY(send(pair.server, "abcdefghijkl", 12, 0));
+  SAY(wait_for(pair.client, POLLIN));
+  SAY(recv(pair.client, held, 4, MSG_TRUNC));
+  tell("the buffer", held);
+  SAY(recv(pair.client, held, 2, MSG_TRUNC | MSG_PEEK));
+  SAY(recv(pair.client, NULL, 2, MSG_TRUNC));
+  SAY(recvfrom(pair.client, NULL, 1, MSG_TRUNC, NULL, NULL));
+  struct iovec part = {NULL, 1};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  SAY(recvmsg(pair.client, &message, MSG_TRUNC));
+  SAY(recv(pair.client, NULL, 100, MSG_TRUNC));
+  tell("the buffer", held);
+  SAY(recv(pair.client, NULL, 1, MSG_TRUNC | MSG_DONTWAIT));
+  const pid_t child = fork();
+  if (child == 0) {
+    send_pattern(pair.server, 0, MUCH);
+    _exit(0);
+  }
+  SAY(recv(pair.client, NULL, MUCH - 5, MSG_TRUNC | MSG_WAITALL));
+  SAY(receive_pattern(pair.client, MUCH - 5, 5));
+  waitpid(child, NULL, 0);
+  close_pair(&pair);
+}
+
 const struct test_case octets_cases[] = {
     {"peeking", peeking},
     {"waiting_for_all", waiting_for_all},
     {"many_short_messages", many_short_messages},
+    {"discarding", discarding},
     {"not_waiting", not_waiting},
     {"vectors", vectors},
     {"messages", messages},

@@ -53,17 +53,21 @@ using weft_sockets::receive_octets;
 using weft_sockets::send_octets;
 using weft_sockets::SocketPtr;
 
-/// A socket that this process was executed with, of another's; `shown`: what the kernel says it is.
-SocketPtr executed_with(int fd, const sockaddr& shown) {
+/// A socket that this process was executed with, of another's; `shown`: what the kernel says it is,
+/// in so much room.
+SocketPtr executed_with(int fd, const sockaddr* shown, socklen_t room) {
   SocketPtr came;
-  if (shown.sa_family == AF_UNIX) weft_sockets::attempt([&] { came = weft_sockets::adopt(fd); });
+  const bool told = shown != nullptr && room >= sizeof shown->sa_family;
+  if (!told || shown->sa_family == AF_UNIX) {
+    weft_sockets::attempt([&] { came = weft_sockets::adopt(fd); });
+  }
   return came;
 }
 
 int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* address,
                    socklen_t* octets) {
-  weft_sockets::give(socket.settled_name(peer), address, octets);
-  return 0;
+  const int code = weft_sockets::give(socket.settled_name(peer), address, octets);
+  return code == 0 ? 0 : fail(code);
 }
 
 ssize_t send_vector(weft_sockets::Socket& socket, const iovec* vector, std::size_t count,
@@ -409,11 +413,12 @@ WEFT_EXPORT int getsockname(int fd, sockaddr* address, socklen_t* octets) noexce
     return inherited_name(*parents, false, address, octets);
   }
   if (socket == nullptr) {
+    const socklen_t room = octets != nullptr ? *octets : 0;
     const int result = libc::getsockname(fd, address, octets);
-    if (const SocketPtr came = result == 0 ? executed_with(fd, *address) : nullptr; came) {
-      return inherited_name(*came, false, address, octets);
-    }
-    return result;
+    const SocketPtr came = result == 0 ? executed_with(fd, address, room) : nullptr;
+    if (came == nullptr) return result;
+    *octets = room;
+    return inherited_name(*came, false, address, octets);
   }
   return weft_sockets::local_name(*socket, address, octets);
 }
@@ -423,11 +428,12 @@ WEFT_EXPORT int getpeername(int fd, sockaddr* address, socklen_t* octets) noexce
     return inherited_name(*parents, true, address, octets);
   }
   if (socket == nullptr) {
+    const socklen_t room = octets != nullptr ? *octets : 0;
     const int result = libc::getpeername(fd, address, octets);
-    if (const SocketPtr came = result == 0 ? executed_with(fd, *address) : nullptr; came) {
-      return inherited_name(*came, true, address, octets);
-    }
-    return result;
+    const SocketPtr came = result == 0 ? executed_with(fd, address, room) : nullptr;
+    if (came == nullptr) return result;
+    *octets = room;
+    return inherited_name(*came, true, address, octets);
   }
   return weft_sockets::peer_name(*socket, address, octets);
 }

@@ -197,19 +197,6 @@ void carry(Socket& to, int level, int name, const Value& value) {
   to.options[{level, name}] = value;
 }
 
-std::uint8_t tcp_state(Socket::State state) {
-  switch (state) {
-    case Socket::State::Connected:
-      return TCP_ESTABLISHED;
-    case Socket::State::Listening:
-      return TCP_LISTEN;
-    case Socket::State::Connecting:
-      return TCP_SYN_SENT;
-    default:
-      return TCP_CLOSE;
-  }
-}
-
 int set_rdma_option(Socket& socket, int name, int value) {
   const auto entries = static_cast<std::uint16_t>(std::clamp<int>(value, kEntriesMin, kEntriesMax));
   switch (name) {
@@ -309,7 +296,7 @@ int get_option(Socket& socket, int level, int name, void* value, socklen_t* octe
   const int result = recall(socket, level, name, value, octets);
   if (result == 0 && level == IPPROTO_TCP && name == TCP_INFO && *octets != 0) {
     // Its first octet is the state; of the rest nothing is known.
-    *static_cast<std::uint8_t*>(value) = tcp_state(socket.state());
+    *static_cast<std::uint8_t*>(value) = static_cast<std::uint8_t>(socket.tcp_state());
   }
   return result;
 } catch (const std::exception&) {

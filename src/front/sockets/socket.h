@@ -150,6 +150,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool is_listening() { return state() == State::Listening; }
   sockaddr_storage local_address();
   Result<sockaddr_storage> peer_address();
+  /// As TCP_INFO has it.
+  int tcp_state();
   /// SO_ERROR: what went wrong, once.
   int take_error();
   std::uint64_t readable_octets();
@@ -257,6 +259,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool relay_in();
   void set_relaying(bool on);
   short events_now() const;
+  bool is_over() const;
   int near() const { return numbers_.empty() ? -1 : numbers_.front(); }
   bool publish_maps();
   void advance_memory();

@@ -32,7 +32,7 @@ Result<void> Socket::shutdown(int how) {
     return {};
   }
   if (relayed_) return Error{ESTALE, "another process uses it too"};
-  if (state_ != State::Connected) return Error{ENOTCONN, "not connected"};
+  if (state_ != State::Connected || is_over()) return Error{ENOTCONN, "not connected"};
   if (how != SHUT_WR) stream().shutdown_read();
   if (how != SHUT_RD) stream().shutdown_write();
   serve_in_background();

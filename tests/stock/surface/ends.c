@@ -3,6 +3,7 @@
 #include "surface.h"
 
 #include <pthread.h>
+#include <netinet/tcp.h>
 #include <sys/wait.h>
 
 enum { MUCH = 3 * 1024 * 1024 };
@@ -319,6 +320,48 @@ static void a_listener_closes_with_connections_waiting(void) {
   close(fd);
 }
 
+static void tell_state(int fd) {
+  struct tcp_info info;
+  socklen_t size = sizeof info;
+  SAY(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size));
+  SAY(info.tcpi_state);
+  struct sockaddr_in name;
+  size = sizeof name;
+  SAY(getpeername(fd, (struct sockaddr*)&name, &size));
+}
+
+/* Who has said nothing himself has a peer still, however that ended. */
+static void how_far_it_has_ended(void) {
+  char octet = 0;
+  struct pair pair = open_ipv4_pair();
+  tell_state(pair.client);
+  SAY(send(pair.client, "x", 1, 0));
+  SAY(shutdown(pair.client, SHUT_WR));
+  SAY(wait_for(pair.server, POLLRDHUP) & POLLRDHUP);
+  tell_state(pair.server);
+  SAY(recv(pair.server, &octet, 1, 0));
+  SAY(recv(pair.server, &octet, 1, 0));
+  tell_state(pair.server);
+  usleep(200000); /* TCP's word that the end has come may be late */
+  tell_state(pair.client);
+  SAY(close(pair.client));
+  SAY(shutdown(pair.server, SHUT_WR));
+  SAY(wait_for(pair.server, POLLHUP) & POLLHUP);
+  tell_state(pair.server);
+  SAY(shutdown(pair.server, SHUT_RDWR));
+  close(pair.server), close(pair.listener);
+  pair = open_ipv4_pair();
+  SAY(send(pair.client, "x", 1, 0));
+  SAY(close(pair.client));
+  SAY(wait_for(pair.server, POLLRDHUP) & POLLRDHUP);
+  usleep(300000); /* longer than a connection stays that has ended */
+  tell_state(pair.server);
+  SAY(recv(pair.server, &octet, 1, 0));
+  SAY(recv(pair.server, &octet, 1, 0));
+  tell_state(pair.server);
+  close(pair.server), close(pair.listener);
+}
+
 const struct test_case ends_cases[] = {
     {"the_server_closes_with_octets_on_the_way", the_server_closes_with_octets_on_the_way},
     {"the_server_exits_with_octets_on_the_way", the_server_exits_with_octets_on_the_way},
@@ -337,6 +380,7 @@ const struct test_case ends_cases[] = {
     {"both_are_shut", both_are_shut},
     {"sigpipe", sigpipe},
     {"writing_to_a_peer_that_closed", writing_to_a_peer_that_closed},
+    {"how_far_it_has_ended", how_far_it_has_ended},
     {"closed_with_unread_octets", closed_with_unread_octets},
     {"closed_at_once", closed_at_once},
     {"a_reader_is_woken_by_shutdown", a_reader_is_woken_by_shutdown},

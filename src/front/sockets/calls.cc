@@ -209,10 +209,11 @@ int connect(Socket& socket, const sockaddr* address, socklen_t octets) try {
   return no_memory();
 }
 
-ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) try {
+namespace {
+
+ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags, bool blocking) try {
   if (is_disowned(socket)) return fail(EBADF);
   if ((flags & MSG_OOB) != 0) return fail(EOPNOTSUPP);
-  const bool blocking = is_blocking(socket, flags);
   auto sent = socket.send(Cursor({vector, count}), flags, blocking);
   const bool begun = sent && blocking && socket.is_shared() && *sent < octets_in(vector, count);
   if (begun || (!sent && sent.error().code == ESTALE)) {
@@ -224,6 +225,16 @@ ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) 
   return fail(sent);
 } catch (const std::exception&) {
   return no_memory();
+}
+
+}  // namespace
+
+ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags) {
+  return send(socket, vector, count, flags, is_blocking(socket, flags));
+}
+
+ssize_t send_waiting(Socket& socket, const iovec* vector, std::size_t count, int flags) {
+  return send(socket, vector, count, flags, true);
 }
 
 namespace {

@@ -35,6 +35,8 @@ int accept(Socket& socket, sockaddr* address, socklen_t* octets, int flags);
 int connect(Socket& socket, const sockaddr* address, socklen_t octets);
 /// EPIPE raises no signal here: rsockets never do.
 ssize_t send(Socket& socket, const iovec* vector, std::size_t count, int flags);
+/// The same, and waits whatever the socket is set to.
+ssize_t send_waiting(Socket& socket, const iovec* vector, std::size_t count, int flags);
 ssize_t receive(Socket& socket, const iovec* vector, std::size_t count, int flags);
 /// As receive(); fills the rest of the message as TCP does: no address, no control data.
 ssize_t receive_message(Socket& socket, msghdr* message, int flags);

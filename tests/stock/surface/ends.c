@@ -2,8 +2,9 @@
 #define _GNU_SOURCE
 #include "surface.h"
 
-#include <pthread.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/wait.h>
 
 enum { MUCH = 3 * 1024 * 1024 };
@@ -243,6 +244,11 @@ static void sigpipe(void) {
   SAY(pipes);
   SAY(send(pair.client, octets, 1, MSG_NOSIGNAL));
   SAY(pipes);
+  int ends[2];
+  need(pipe(ends) == 0 && write(ends[1], octets, 4) == 4, "pipe");
+  SAY(splice(ends[0], NULL, pair.client, NULL, 4, 0));
+  SAY(pipes);
+  close(ends[0]), close(ends[1]);
   close(pair.server);
   close_pair(&pair);
 }

@@ -4,11 +4,13 @@
 #include "surface.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 
 static char octets[65536];
 
@@ -241,6 +243,58 @@ static void splicing(void) {
   close_pair(&pair);
 }
 
+static volatile int splices; /* some are to come */
+
+/* What a splice waits for is its own business: how many calls of another thread waited. */
+static void* reader_that_does_not_wait(void* argument) {
+  const int fd = *(int*)argument;
+  long waits = 0;
+  char octet = 0;
+  while (splices) {
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    need(recv(fd, &octet, 1, 0) < 0 || octet == 'z', "recv");
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    waits += after.tv_sec - before.tv_sec > 1;
+  }
+  return (void*)waits;
+}
+
+static void* reader_of_all(void* argument) {
+  static char taken[65536];
+  while (recv(*(int*)argument, taken, sizeof taken, 0) > 0) {
+  }
+  return NULL;
+}
+
+static void splicing_beside_a_reader(void) {
+  struct pair pair = open_ipv4_pair();
+  int ends[2];
+  need(pipe2(ends, O_NONBLOCK) == 0, "pipe");
+  fcntl(pair.client, F_SETFL, O_NONBLOCK);
+  pthread_t reader, taker;
+  void* waits = NULL;
+  splices = 1;
+  need(pthread_create(&reader, NULL, reader_that_does_not_wait, &pair.client) == 0, "thread");
+  need(pthread_create(&taker, NULL, reader_of_all, &pair.server) == 0, "thread");
+  for (int i = 0; i < 3000; ++i) {
+    need(write(ends[1], octets, 1000) == 1000, "write");
+    for (long moved = 0; moved < 1000;) {
+      const ssize_t part = splice(ends[0], NULL, pair.client, NULL, 1000, 0);
+      if (part > 0) moved += part;
+    }
+  }
+  usleep(2500000);
+  SAY(send(pair.server, "z", 1, 0));
+  splices = 0;
+  pthread_join(reader, &waits);
+  SAY((long)waits);
+  shutdown(pair.client, SHUT_WR);
+  pthread_join(taker, NULL);
+  close(ends[0]), close(ends[1]);
+  close_pair(&pair);
+}
+
 /* A pipe that has less room than the stream has octets: none is lost. */
 static void splicing_into_a_full_pipe(void) {
   struct pair pair = open_ipv4_pair();
@@ -440,6 +494,7 @@ const struct test_case octets_cases[] = {
     {"many_messages", many_messages},
     {"sending_files", sending_files},
     {"splicing", splicing},
+    {"splicing_beside_a_reader", splicing_beside_a_reader},
     {"splicing_into_a_full_pipe", splicing_into_a_full_pipe},
     {"stdio_over_a_socket", stdio_over_a_socket},
     {"stdio_both_ways", stdio_both_ways},

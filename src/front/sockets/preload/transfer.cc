@@ -123,11 +123,8 @@ ssize_t to_stream(int pipe, weft_sockets::Socket& socket, std::size_t octets, un
   const std::size_t most = waits ? piece.size() : std::size_t{weft_sockets::Stream::kSendRoomMin};
   const ssize_t got = kernel::read(pipe, piece.data(), std::min(most, octets));
   if (got <= 0) return got;
-  const bool before = socket.nonblocking.exchange(false);
-  const ssize_t sent = weft_sockets::with_signal(
-      weft_sockets::send_octets(socket, piece.data(), static_cast<std::size_t>(got), 0), 0);
-  socket.nonblocking = before;
-  return sent;
+  const iovec part{piece.data(), static_cast<std::size_t>(got)};
+  return weft_sockets::with_signal(weft_sockets::send_waiting(socket, &part, 1, 0), 0);
 }
 
 }  // namespace

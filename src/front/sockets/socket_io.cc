@@ -98,6 +98,8 @@ Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
       return stream().readable_octets() >= enough || !stream().receiving() ||
              stream().read_closed() || closing_;
     });
+    // A peek that may wait no longer gets what there is.
+    if (!waited && peek && !closing_ && !relayed_) stream().read(to, peek);
     if (closing_) waited = Error{EBADF, "closed meanwhile"};
     if (relayed_) waited = shared;
     if (!waited) {

@@ -61,6 +61,33 @@ static void many_short_messages(void) {
   close(pair.server), close(pair.listener);
 }
 
+/* What is there when the time is up; preadv2 and pwritev2 have a flag for no time at all. */
+static void waiting_no_longer(void) {
+  struct pair pair = open_ipv4_pair();
+  const struct timeval limit = {0, 200000};
+  struct iovec part = {octets, 10};
+  SAY(setsockopt(pair.client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+  SAY(recv(pair.client, octets, 10, MSG_PEEK | MSG_WAITALL));
+  SAY(preadv2(pair.client, &part, 1, -1, RWF_NOWAIT));
+  SAY(send(pair.server, "abc", 3, 0));
+  SAY(wait_for(pair.client, POLLIN));
+  SAY(recv(pair.client, octets, 10, MSG_PEEK | MSG_WAITALL));
+  SAY(recv(pair.client, octets, 10, MSG_WAITALL));
+  const struct timeval none = {0, 0};
+  SAY(setsockopt(pair.client, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none));
+  SAY(preadv2(pair.client, &part, 1, -1, RWF_NOWAIT));
+  SAY(pwritev2(pair.server, &part, 1, -1, RWF_NOWAIT));
+  SAY(preadv2(pair.client, &part, 1, -1, 0));
+  SAY(preadv2(pair.client, &part, 1, 0, RWF_NOWAIT));
+  part.iov_len = sizeof octets;
+  ssize_t sent = 0;
+  for (int i = 0; i < 10000 && sent >= 0; ++i) {
+    sent = pwritev2(pair.server, &part, 1, -1, RWF_NOWAIT);
+  }
+  SAY(sent);
+  close_pair(&pair);
+}
+
 static void not_waiting(void) {
   struct pair pair = open_ipv4_pair();
   SAY(recv(pair.client, octets, 10, MSG_DONTWAIT));
@@ -488,6 +515,7 @@ const struct test_case octets_cases[] = {
     {"waiting_for_all", waiting_for_all},
     {"many_short_messages", many_short_messages},
     {"discarding", discarding},
+    {"waiting_no_longer", waiting_no_longer},
     {"not_waiting", not_waiting},
     {"vectors", vectors},
     {"messages", messages},

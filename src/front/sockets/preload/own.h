@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstring>
 
@@ -73,6 +75,23 @@ inline ssize_t with_signal(ssize_t sent, int flags) {
     errno = EPIPE;
   }
   return sent;
+}
+
+/// What the kernel takes for a vector of octets.
+inline bool is_vector(const iovec* vector, int count) {
+  if (count < 0 || count > IOV_MAX) return false;
+  return std::all_of(vector, vector + count,
+                     [](const iovec& part) { return part.iov_len <= SSIZE_MAX; });
+}
+
+/// readv and writev, with flags of recv and send.
+inline ssize_t receive_vector(Socket& socket, const iovec* vector, int count, int flags) {
+  if (!is_vector(vector, count)) return fail(EINVAL);
+  return receive(socket, vector, static_cast<std::size_t>(count), flags);
+}
+inline ssize_t send_vector(Socket& socket, const iovec* vector, int count, int flags) {
+  if (!is_vector(vector, count)) return fail(EINVAL);
+  return with_signal(send(socket, vector, static_cast<std::size_t>(count), flags), flags);
 }
 
 inline ssize_t send_octets(Socket& socket, const void* from, std::size_t octets, int flags) {

@@ -11,9 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdarg>
 #include <cstdlib>
@@ -70,11 +68,6 @@ int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* addr
   return code == 0 ? 0 : fail(code);
 }
 
-ssize_t send_vector(weft_sockets::Socket& socket, const iovec* vector, std::size_t count,
-                    int flags) {
-  return weft_sockets::with_signal(weft_sockets::send(socket, vector, count, flags), flags);
-}
-
 /// A program that was executed with a connection as what it reads and writes: stdio does so without
 /// us, so now is the time to ask for it.
 [[maybe_unused]] const bool asked_early = [] {
@@ -87,13 +80,6 @@ ssize_t send_vector(weft_sockets::Socket& socket, const iovec* vector, std::size
 /// Likewise what a first call would make.
 [[maybe_unused]] const bool made_early =
     (weft_sockets::may_fall_back(), weft_sockets::is_programs(nullptr), candidates().has(-1));
-
-/// What the kernel takes for a vector of octets.
-bool is_vector(const iovec* vector, int count) {
-  if (count < 0 || count > IOV_MAX) return false;
-  return std::all_of(vector, vector + count,
-                     [](const iovec& part) { return part.iov_len <= SSIZE_MAX; });
-}
 
 /// A listener of another process's, which from now on hands connections to this one. Whoever looks
 /// at its readiness wants them.
@@ -264,14 +250,12 @@ WEFT_EXPORT ssize_t write(int fd, const void* from, size_t octets) {
 WEFT_EXPORT ssize_t readv(int fd, const iovec* vector, int count) {
   const SocketPtr socket = find(fd);
   if (socket == nullptr) return libc::readv(fd, vector, count);
-  if (!is_vector(vector, count)) return fail(EINVAL);
-  return weft_sockets::receive(*socket, vector, static_cast<std::size_t>(count), 0);
+  return weft_sockets::receive_vector(*socket, vector, count, 0);
 }
 WEFT_EXPORT ssize_t writev(int fd, const iovec* vector, int count) {
   const SocketPtr socket = find(fd);
   if (socket == nullptr) return libc::writev(fd, vector, count);
-  if (!is_vector(vector, count)) return fail(EINVAL);
-  return send_vector(*socket, vector, static_cast<std::size_t>(count), 0);
+  return weft_sockets::send_vector(*socket, vector, count, 0);
 }
 WEFT_EXPORT ssize_t recv(int fd, void* to, size_t octets, int flags) {
   const SocketPtr socket = find(fd);

@@ -127,6 +127,11 @@ ssize_t to_stream(int pipe, weft_sockets::Socket& socket, std::size_t octets, un
   return weft_sockets::with_signal(weft_sockets::send_waiting(socket, &part, 1, 0), 0);
 }
 
+/// Of preadv2 and pwritev2, as recv and send have it.
+int waiting_flag(int flags) {
+  return (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+}
+
 }  // namespace
 
 WEFT_EXPORT ssize_t sendfile(int to, int from, off_t* offset, size_t octets) noexcept {
@@ -193,12 +198,14 @@ WEFT_EXPORT int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, t
 }
 
 WEFT_EXPORT ssize_t preadv2(int fd, const iovec* vector, int count, off_t offset, int flags) {
-  if (offset == -1 && weft_sockets::is_ours(fd)) return ::readv(fd, vector, count);
-  return libc::preadv2(fd, vector, count, offset, flags);
+  const SocketPtr socket = offset == -1 ? find(fd) : nullptr;
+  if (socket == nullptr) return libc::preadv2(fd, vector, count, offset, flags);
+  return weft_sockets::receive_vector(*socket, vector, count, waiting_flag(flags));
 }
 WEFT_EXPORT ssize_t pwritev2(int fd, const iovec* vector, int count, off_t offset, int flags) {
-  if (offset == -1 && weft_sockets::is_ours(fd)) return ::writev(fd, vector, count);
-  return libc::pwritev2(fd, vector, count, offset, flags);
+  const SocketPtr socket = offset == -1 ? find(fd) : nullptr;
+  if (socket == nullptr) return libc::pwritev2(fd, vector, count, offset, flags);
+  return weft_sockets::send_vector(*socket, vector, count, waiting_flag(flags));
 }
 extern "C" {
 __attribute__((visibility("default"), alias("preadv2"))) ssize_t preadv64v2(int, const iovec*, int,

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -419,6 +420,42 @@ static void closed_by_libc(void) {
   close(memory);
 }
 
+/* What the program has not got it cannot close, whatever is there. */
+static void closing_all_the_rest(void) {
+  struct pair pair = open_ipv4_pair();
+  const struct sockaddr_storage name = name_of(pair.listener);
+  const int highest = dup(STDOUT_FILENO);
+  int closed = 0;
+  for (int fd = highest; fd < 20000; ++fd) close(fd); /* what came with exec, too */
+  for (int fd = highest; fd < 20000; ++fd) closed += syscall(SYS_close, fd) == 0;
+  SAY(closed);
+  SAY(close_range((unsigned)highest, ~0u, 0));
+  SAY(close_range((unsigned)highest, ~0u, CLOSE_RANGE_CLOEXEC));
+  SAY(close_range(7, 6, 0));
+  SAY(syscall(SYS_close_range, highest, 1000000, 0));
+  closefrom(highest);
+  const int client = connect_to(&name);
+  const int server = accept(pair.listener, NULL, NULL);
+  SAY(server > client);
+  SAY(send(client, "x", 1, 0));
+  SAY(recv(server, octets, 1, 0));
+  SAY(send(pair.client, "y", 1, 0));
+  SAY(recv(pair.server, octets, 1, 0));
+  /* A child has nothing there that is anybody else's. */
+  const pid_t child = fork();
+  if (child == 0) {
+    close_range(3, ~0u, 0);
+    _exit(fcntl(pair.client, F_GETFD) == -1 ? 7 : 8);
+  }
+  int status = 0;
+  SAY(waitpid(child, &status, 0) == child);
+  SAY(WEXITSTATUS(status));
+  SAY(send(server, "z", 1, 0));
+  SAY(recv(client, octets, 1, 0));
+  close(client), close(server);
+  close_pair(&pair);
+}
+
 const struct test_case calls_cases[] = {
     {"a_number_that_is_closed", a_number_that_is_closed},
     {"a_number_that_never_was", a_number_that_never_was},
@@ -438,5 +475,6 @@ const struct test_case calls_cases[] = {
     {"closed_by_number", closed_by_number},
     {"duplicated_by_number", duplicated_by_number},
     {"closed_by_libc", closed_by_libc},
+    {"closing_all_the_rest", closing_all_the_rest},
     {NULL, NULL},
 };

@@ -16,7 +16,7 @@
 #include "front/sockets/addresses.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
-#include "front/sockets/preload/epoll_sets.h"
+#include "front/sockets/preload/number_sets.h"
 #include "front/sockets/preload/rules.h"
 
 namespace weft::sockets {

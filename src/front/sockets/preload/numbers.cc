@@ -2,6 +2,7 @@
 #include "front/sockets/preload/numbers.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,8 +20,8 @@
 #include "front/sockets/no_memory.h"
 #include "front/sockets/our_verbs.h"
 #include "front/sockets/preload/candidate.h"
-#include "front/sockets/preload/epoll_sets.h"
 #include "front/sockets/preload/libc.h"
+#include "front/sockets/preload/number_sets.h"
 #include "front/sockets/preload/own.h"
 
 namespace {
@@ -31,6 +32,7 @@ using weft_sockets::candidates;
 using weft_sockets::epoll_sets;
 using weft_sockets::find;
 using weft_sockets::fresh;
+using weft_sockets::hidden_numbers;
 using weft_sockets::inherited;
 using weft_sockets::own;
 using weft_sockets::SocketPtr;
@@ -71,14 +73,35 @@ int put_under(int to, int fd, int flags) {
                beside_device != nullptr ? beside_device(fd, to, flags) : libc::dup3(fd, to, flags));
 }
 
-/// Closes a number of a socket. Nothing: it is none, and the kernel's to close.
-std::optional<int> close_ours(int fd) {
+/// Not those that our libraries had before a fork: there the program closes what it likes.
+[[maybe_unused]] const int cleared_in_children =
+    pthread_atfork(nullptr, nullptr, [] { hidden_numbers.clear(); });
+
+/// Closes a number of a socket. Nothing: it is none, and the kernel's to close. `caller`: where the
+/// call comes from.
+std::optional<int> close_ours(int fd, const void* caller) {
+  if (hidden_numbers.has(fd)) {
+    if (weft_sockets::is_programs(caller)) return weft_sockets::fail(EBADF);
+    hidden_numbers.unmark(fd);
+  }
   if (candidates().has(fd)) candidates().take(fd);
   if (epoll_sets.has(fd)) epoll_sets.unmark(fd);
   if (!weft_sockets::sockets().has(fd)) return {};
   const SocketPtr socket = weft_sockets::sockets().find(fd);
   if (socket == nullptr) return {};
   return weft_sockets::close(fd, socket, false);
+}
+
+/// As close_range, of what the program knows.
+int close_around(unsigned first, unsigned last, int flags) {
+  for (;;) {
+    const int next = hidden_numbers.next(first);
+    const auto hidden = static_cast<unsigned>(next);
+    if (next < 0 || hidden > last) return libc::close_range(first, last, flags);
+    if (first < hidden && libc::close_range(first, hidden - 1, flags) != 0) return -1;
+    if (hidden == last) return 0;
+    first = hidden + 1;
+  }
 }
 
 /// Gives both ends of what libc made.
@@ -95,7 +118,7 @@ void weft::sockets::vacate(int fd) {
 }
 
 WEFT_EXPORT int close(int fd) {
-  if (const auto closed = close_ours(fd); closed) return *closed;
+  if (const auto closed = close_ours(fd, __builtin_return_address(0)); closed) return *closed;
   return libc::close(fd);
 }
 
@@ -116,11 +139,13 @@ WEFT_EXPORT int fcntl(int fd, int command, ...) {
   va_start(arguments, command);
   const long argument = va_arg(arguments, long);
   va_end(arguments);
+  const bool made = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
   if (const SocketPtr socket = command == F_SETFL ? find(fd) : own(fd); socket != nullptr) {
-    return weft_sockets::control(fd, *socket, command, argument);
+    const int result = weft_sockets::control(fd, *socket, command, argument);
+    if (made && hidden_numbers.has(result)) hidden_numbers.unmark(result);
+    return result;
   }
   const int result = libc::fcntl(fd, command, argument);
-  const bool made = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
   if (!made) return result;
   return candidates().has(fd) || inherited(fd) != nullptr ? share(fd, result) : fresh(result);
 }
@@ -138,7 +163,7 @@ WEFT_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
       if (in(fd)) candidates().take(fd);
     });
   }
-  return libc::close_range(first, last, flags);
+  return close_around(first, last, flags);
 }
 
 /// A child that runs in its parent's memory would close its parent's sockets before it executes.
@@ -160,14 +185,27 @@ WEFT_EXPORT __attribute__((no_sanitize("address"))) long syscall(long number, ..
   const long a = va_arg(arguments, long), b = va_arg(arguments, long), c = va_arg(arguments, long),
              d = va_arg(arguments, long), e = va_arg(arguments, long), f = va_arg(arguments, long);
   va_end(arguments);
-  const auto is_programs = [from = __builtin_return_address(0)] {
-    return weft_sockets::has_tables && weft_sockets::is_programs(from);
+  const void* const caller = __builtin_return_address(0);
+  const auto is_programs = [caller] {
+    return weft_sockets::has_tables && weft_sockets::is_programs(caller);
   };
   switch (number) {
-    case SYS_close:
-      if (!is_programs()) break;
-      if (const auto closed = close_ours(static_cast<int>(a)); closed) return *closed;
+    case SYS_close: {
+      const auto fd = static_cast<int>(a);
+      if (!is_programs()) {
+        if (hidden_numbers.has(fd)) hidden_numbers.unmark(fd);
+        break;
+      }
+      if (const auto closed = close_ours(fd, caller); closed) return *closed;
       break;
+    }
+    case SYS_fcntl: {
+      // Above some number: not the program's (base/number_gate.h).
+      if (b != F_DUPFD_CLOEXEC || c == 0 || !weft_sockets::has_tables || is_programs()) break;
+      const long made = libc::syscall(number, a, b, c, d, e, f);
+      hidden_numbers.mark(static_cast<int>(made));
+      return made;
+    }
     case SYS_dup:
       if (is_programs()) return ::dup(static_cast<int>(a));
       break;

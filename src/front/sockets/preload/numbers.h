@@ -5,6 +5,7 @@
 
 #include "front/sockets/calls.h"
 #include "front/sockets/preload/candidate.h"
+#include "front/sockets/preload/number_sets.h"
 
 namespace weft::sockets {
 
@@ -19,6 +20,7 @@ inline constinit std::atomic<bool> has_tables{false};
 /// goes now, else what the program writes to a file would be sent to a peer.
 inline int fresh(int fd) {
   if (!has_tables.load(std::memory_order_relaxed)) return fd;
+  if (hidden_numbers.has(fd)) hidden_numbers.unmark(fd);
   if (sockets().has(fd) || candidates().has(fd)) vacate(fd);
   return fd;
 }

@@ -170,6 +170,19 @@ nlohmann::json to_json(const Run& run) {
   return json;
 }
 
+void try_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    // Not by opening it: whoever reads a pipe would take its closing for the end.
+    const bool folder = S_ISDIR(status.st_mode);
+    if (!folder && ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0) return;
+    fail("cannot write {}: {}", path, std::strerror(folder ? EISDIR : errno));
+  }
+  const std::string beside = path + ".new";
+  write_to(beside, O_CREAT, "", false);
+  ::unlink(beside.c_str());
+}
+
 void write_file(const std::string& path, const std::string& text) {
   struct stat status {};
   const bool special = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);

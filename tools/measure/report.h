@@ -37,6 +37,9 @@ std::string table_line(const Plan& plan, const Row& row);
 
 nlohmann::json to_json(const Run& run);
 
+/// Throws Failure if write_file would fail now, as far as can be told without writing.
+void try_file(const std::string& path);
+
 /// Writes `text` to `path`: beside it first and then in its place, so that a full disk leaves what
 /// was there. A path that is no regular file is written straight. Throws Failure.
 void write_file(const std::string& path, const std::string& text);

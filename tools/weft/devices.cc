@@ -11,10 +11,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "weft/output.h"
 
 namespace weft::tools {
 namespace {
@@ -156,20 +159,23 @@ Device describe_device(ibv_device* device) {
   return described;
 }
 
-void print_text(const std::vector<Device>& devices) {
+std::string as_text(const std::vector<Device>& devices) {
+  std::string text;
+  const auto out = std::back_inserter(text);
   for (const Device& device : devices) {
-    fmt::print("{}  {}  guid {}\n", device.name, device.transport, device.guid);
-    if (!device.fault.empty()) fmt::print("  cannot be opened: {}\n", device.fault);
+    fmt::format_to(out, "{}  {}  guid {}\n", device.name, device.transport, device.guid);
+    if (!device.fault.empty()) fmt::format_to(out, "  cannot be opened: {}\n", device.fault);
     for (const Port& port : device.ports) {
-      fmt::print("  port {}  {}  mtu {}{}{}\n", port.number, port.state, port.mtu_octets,
-                 port.interface.empty() ? "" : "  interface ", port.interface);
-      for (const auto& gid : port.gids) fmt::print("    gid  {}\n", gid);
-      for (const auto& address : port.addresses) fmt::print("    ip   {}\n", address);
+      fmt::format_to(out, "  port {}  {}  mtu {}{}{}\n", port.number, port.state, port.mtu_octets,
+                     port.interface.empty() ? "" : "  interface ", port.interface);
+      for (const auto& gid : port.gids) fmt::format_to(out, "    gid  {}\n", gid);
+      for (const auto& address : port.addresses) fmt::format_to(out, "    ip   {}\n", address);
     }
   }
+  return text;
 }
 
-void print_json(const std::vector<Device>& devices) {
+std::string as_json(const std::vector<Device>& devices) {
   auto list = nlohmann::json::array();
   for (const Device& device : devices) {
     nlohmann::json entry = {{"name", device.name},
@@ -187,7 +193,7 @@ void print_json(const std::vector<Device>& devices) {
     }
     list.push_back(std::move(entry));
   }
-  fmt::print("{}\n", nlohmann::json{{"devices", std::move(list)}}.dump(2));
+  return nlohmann::json{{"devices", std::move(list)}}.dump(2) + "\n";
 }
 
 }  // namespace
@@ -197,15 +203,16 @@ int list_devices(bool json) {
   ibv_device** list = ibv_get_device_list(&count);
   if (list == nullptr) {
     const int error = errno;
-    fmt::print(stderr, "weft: the list of devices cannot be had: {}\n", std::strerror(error));
+    complain(fmt::format("the list of devices cannot be had: {}", std::strerror(error)));
     return 1;
   }
   std::vector<Device> devices;
   for (int index = 0; index < count; ++index) devices.push_back(describe_device(list[index]));
   ibv_free_device_list(list);
-  json ? print_json(devices) : print_text(devices);
+  const std::string text = json ? as_json(devices) : as_text(devices);
+  if (!write_output("the list of devices", text)) return 1;
   if (devices.empty()) {
-    fmt::print(stderr, "weft: no device: there is one per network interface that is up\n");
+    complain("no device: there is one per network interface that is up");
     return 1;
   }
   return 0;

@@ -3,12 +3,16 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdio>
+#include <exception>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "weft/devices.h"
 #include "weft/measure.h"
+#include "weft/output.h"
 #include "weft/run.h"
 #include "weft/study.h"
 #include "weft/suggest.h"
@@ -109,7 +113,7 @@ int run_main(int argc, char** argv) {
 
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) {
-    fmt::print(stderr, "{}", app.help());
+    std::fputs(app.help().c_str(), stderr);
     return 2;
   }
   std::vector<std::string> command;
@@ -131,7 +135,9 @@ int run_main(int argc, char** argv) {
     std::reverse(words.begin(), words.end());  // the order in which CLI11 takes a vector
     app.parse(words);
   } catch (const CLI::Success& wanted) {
-    return app.exit(wanted);  // --help and --version
+    std::ostringstream text;  // --help and --version
+    const int status = app.exit(wanted, text);
+    return write_output("to standard output", text.str()) ? status : 1;
   } catch (const CLI::ParseError& error) {
     return usage_error(error.what(), help_of());
   }
@@ -159,6 +165,11 @@ int run_main(int argc, char** argv) {
 }  // namespace
 }  // namespace weft::tools
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
+  if (!weft::tools::fill_standard_descriptors()) return 1;
   return weft::tools::run_main(argc, argv);
+} catch (const std::exception& problem) {
+  // What nobody foresaw is an error with a message, and not an abort.
+  weft::tools::complain(problem.what());
+  return 1;
 }

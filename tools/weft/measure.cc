@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "measure/line.h"
 #include "measure/report.h"
 #include "measure/runner.h"
 #include "measure/session.h"
+#include "weft/output.h"
 #include "weft/run.h"
 #include "weft/suggest.h"
 #include "weft/verbs_choice.h"
@@ -95,7 +96,7 @@ Enum choose(const char* option, const std::string& text) {
 }
 
 int report_failure(const std::string& text) {
-  fmt::print(stderr, "weft: {}\n", text);
+  complain(text);
   return 1;
 }
 
@@ -107,8 +108,8 @@ int serve(const MeasureOptions& options) {
       .persistent = options.persistent};
   try {
     const bool good = measure::run_server(server, [](const std::string& text) {
-      fmt::print("weft: {}\n", text);
-      std::fflush(stdout);
+      // A server serves on where nobody reads that: the figures are at its client.
+      put_output(fmt::format("weft: {}\n", text));
     });
     return good ? 0 : 1;
   } catch (const measure::Interrupted&) {
@@ -125,24 +126,33 @@ int measure_as_client(const MeasureOptions& options) {
       .cpus = options.pin.empty() ? std::vector<int>() : measure::parse_cpus(options.pin),
       .raw_max = options.raw};
   const bool table = options.json != "-";
-  const auto run = measure::run_client(options.plan, client,
-                                       [&](const measure::Run& so_far, const measure::Row& row) {
-                                         if (!table) return;
-                                         if (so_far.rows.size() == 1)
-                                           fmt::print("{}", measure::table_head(so_far.plan));
-                                         fmt::print("{}", measure::table_line(so_far.plan, row));
-                                         std::fflush(stdout);
-                                       });
+  if (table && !options.json.empty()) {
+    try {
+      measure::try_file(options.json);
+    } catch (const measure::Failure& failure) {
+      return report_failure(failure.what());
+    }
+  }
+  int table_error = 0;
+  const auto show = [&](const measure::Run& so_far, const measure::Row& row) {
+    if (!table || table_error != 0) return;
+    const auto head = so_far.rows.size() == 1 ? measure::table_head(so_far.plan) : std::string();
+    table_error = put_output(head + measure::table_line(so_far.plan, row));
+    // Nobody would see what else there is to measure. After a row that was cut short nothing is.
+    if (table_error != 0 && row.complete) {
+      measure::fail("cannot write the table: {}", std::strerror(table_error));
+    }
+  };
+  const auto run = measure::run_client(options.plan, client, show);
   int status = run.error.empty() ? 0 : run.interrupted ? 130 : 1;
   if (!run.error.empty()) {
-    fmt::print(stderr, "weft: {}{}\n", run.error,
-               run.rows.empty() ? "" : "; what was measured until then stands above");
+    const bool shown = table && table_error == 0 && !run.rows.empty();
+    complain(run.error + (shown ? "; what was measured until then stands above" : ""));
   }
   if (!options.json.empty()) {
     const std::string text = measure::to_json(run).dump(1) + "\n";
     if (!table) {
-      fmt::print("{}", text);
-      if (std::fflush(stdout) != 0) return report_failure("cannot write the report");
+      if (!write_output("the report", text)) return 1;
     } else {
       try {
         measure::write_file(options.json, text);

@@ -336,6 +336,61 @@ def reports():
                        says="No such file")
 
 
+def unwritable_report():
+    """It is noticed before anything is measured, or anybody is asked."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, says in ((folder + "/no/where", "No such file"), (folder, "Is a directory"),
+                           ("/proc/version/x", "Not a directory")):
+            ran = subprocess.run([WEFT, "ping", HOST, "--port", "1", "--json", path],
+                                 env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE)
+            check(ran.returncode == 1 and says in ran.stderr and "nobody" not in ran.stderr,
+                  f"--json {path}: {ran.returncode} and:\n{ran.stderr}")
+        path = os.path.join(folder, "report.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("an older one")
+        ran = subprocess.run([WEFT, "ping", HOST, "--port", "1", "--json", path], env=ENVIRONMENT,
+                             capture_output=True, text=True, timeout=PATIENCE)
+        check(ran.returncode == 1 and "nobody listens" in ran.stderr, f"port 1: {ran.stderr}")
+        check(os.listdir(folder) == ["report.json"], "files beside the report")
+
+
+# Longer than what stdio holds back.
+REPORT = ("-n", "20", "--sweep", "1-64K", "--json", "-")
+
+
+def lost_output():
+    """A table or report that cannot be written is a failure, and ends what is measured; a
+    descriptor that is closed is not taken for the connection."""
+    reader, unread = os.pipe()
+    os.close(reader)
+    reason = "(No space left on device|Broken pipe|Bad file descriptor)"
+    with open("/dev/full", "wb") as full, open(unread, "wb") as unread:
+        for tool in ("ping", "blast"):
+            with Server(tool, "--persistent") as server:
+                words = [WEFT, tool, HOST, "--port", str(server.port), "--wait", "event"]
+                for where, closed in ((full, None), (unread, None), (None, 1)):
+                    def close(closed=closed):
+                        if closed is not None:
+                            os.close(closed)
+                    began = time.monotonic()
+                    for more, says in ((LONG, "table"), (REPORT, "report")):
+                        ran = subprocess.run([*words, *more], env=ENVIRONMENT, stdout=where,
+                                             stderr=subprocess.PIPE, text=True, timeout=PATIENCE,
+                                             preexec_fn=close)
+                        check(ran.returncode == 1 and "above" not in ran.stderr and
+                              re.fullmatch(f"weft: cannot write the {says}: {reason}\n",
+                                           ran.stderr),
+                              f"{tool}, the {says} to {where}: {ran.returncode}\n{ran.stderr}")
+                    check(time.monotonic() - began < 20, "it measured on, with no table")
+                for closed in (0, 2):
+                    ran = subprocess.run([*words, "-n", "20"], env=ENVIRONMENT, text=True,
+                                         stdout=subprocess.PIPE, timeout=PATIENCE,
+                                         preexec_fn=lambda closed=closed: os.close(closed))
+                    check(ran.returncode == 0 and "64" in ran.stdout,
+                          f"{tool}, {closed} closed: {ran.returncode}\n{ran.stdout}")
+                server.measure("-n", "5", "--wait", "event")
+
+
 def one_shot_server():
     with Server("ping") as server:
         server.measure("-n", "20", "--wait", "event")
@@ -459,8 +514,8 @@ def foreign_peers():
 
 CASES = (refusals, ping_every_operation, blast_every_operation, ping_over_sockets,
          blast_over_sockets, without_the_sockets_library, derived_figures, warm_up, reports,
-         one_shot_server, client_that_cannot,
-         killed_ends, interrupted_client, foreign_peers)
+         unwritable_report, lost_output, one_shot_server,
+         client_that_cannot, killed_ends, interrupted_client, foreign_peers)
 for case in CASES:
     if len(sys.argv) < 3 or case.__name__ in sys.argv[2:]:
         began, before = time.monotonic(), len(failures)

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "weft/output.h"
 #include "weft/verbs_choice.h"
 
 namespace weft::tools {
@@ -18,7 +19,7 @@ int study_command(const std::vector<std::string>& arguments) {
   const auto prefix = library_folder().parent_path();
   const auto program = prefix / "share" / "weft" / "study" / "main.py";
   if (std::error_code failed; !std::filesystem::exists(program, failed)) {
-    fmt::print(stderr, "weft: {} is missing; the build is not complete\n", program.string());
+    complain(fmt::format("{} is missing; the build is not complete", program.string()));
     return 1;
   }
   // -B: what is beside the program stays as it was built.
@@ -30,8 +31,9 @@ int study_command(const std::vector<std::string>& arguments) {
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
   const int error = errno;
-  fmt::print(stderr, "weft: the study needs python3, which {} (Debian: apt-get install python3)\n",
-             error == ENOENT ? "is not here" : fmt::format("cannot run: {}", std::strerror(error)));
+  complain(fmt::format(
+      "the study needs python3, which {} (Debian: apt-get install python3)",
+      error == ENOENT ? "is not here" : fmt::format("cannot run: {}", std::strerror(error))));
   return 1;
 }
 

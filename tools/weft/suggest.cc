@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include <weft/settings.h>
+
+#include "weft/output.h"
 
 namespace weft::tools {
 
@@ -25,7 +25,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 }
 
 int usage_error(std::string_view text, std::string_view help_command) {
-  fmt::print(stderr, "weft: {}\nTry: {}\n", text, help_command);
+  complain(fmt::format("{}\nTry: {}", text, help_command));
   return 2;
 }
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 WEFT = sys.argv[1]
 failures = []
@@ -45,6 +46,38 @@ case(["run", "--", "true"], 2, "it takes on|off", {"WEFT_CRC": "no"})
 case(["devices"], 2, "did you mean WEFT_CRC?", {"WEFT_CRCC": "off"})
 case(["devices", "--json"], 2, "WEFT_ENGINE=fast in the environment: it takes thread|inline",
      {"WEFT_ENGINE": "fast"})
+
+
+
+def lost(descriptor, arguments, status, says):
+    """Runs weft with standard output (1) or error (2) full, closed, or a pipe without a reader."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+    reader, unread = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "wb") as full, open(unread, "wb") as unread:
+        for name, where, close in (("full", full, None), ("unread", unread, None),
+                                   ("closed", None, lambda: os.close(descriptor))):
+            streams = {1: {"stdout": where, "stderr": subprocess.PIPE},
+                       2: {"stdout": subprocess.PIPE, "stderr": where}}[descriptor]
+            # Python lets it ignore SIGPIPE, which else ends a program without a word.
+            ran = subprocess.run([WEFT, *arguments], env=clean, text=True, timeout=30, **streams,
+                                 preexec_fn=close, restore_signals=False)
+            output = (ran.stdout or "") + (ran.stderr or "")
+            if ran.returncode != status or says not in output:
+                failures.append(f"weft {' '.join(arguments)}, {descriptor} {name}: wanted status "
+                                f"{status} and '{says}', got {ran.returncode} and:\n{output}")
+
+
+for words in (["--help"], ["--version"], ["run", "--help"], ["ping", "--help"]):
+    lost(1, words, 1, "weft: cannot write to standard output: ")
+for words in (["devices"], ["devices", "--json"]):
+    lost(1, words, 1, "weft: cannot write the list of devices: ")
+    lost(2, words, 0, "weft_lo")
+lost(2, [], 2, "")
+lost(2, ["rnu"], 2, "")
+# What it becomes finds closed what was closed, and not /dev/null.
+INNER = "test -e /proc/self/fd/0 || test -e /proc/self/fd/1 || exit 7"
+case(["run", "--", "sh", "-c", f"exec 0<&- 1>&-; exec \"$0\" run -- sh -c '{INNER}'", WEFT], 7)
 
 print("\n".join(failures) or "all as expected")
 sys.exit(1 if failures else 0)

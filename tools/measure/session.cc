@@ -359,7 +359,7 @@ Run run_client(const Plan& plan, const ClientOptions& options,
 
 bool run_server(const ServerOptions& options, const std::function<void(const std::string&)>& told) {
   LineListener listener(options.address, options.port);
-  told(fmt::format("waiting for a client on port {}", options.port));
+  told(fmt::format("waiting for a client on port {}", listener.port()));
   bool good = false;
   do {
     Line line = listener.accept();

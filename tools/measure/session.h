@@ -55,8 +55,8 @@ Run run_client(const Plan& plan, const ClientOptions& options,
                const std::function<void(const Run&, const Row&)>& told);
 
 struct ServerOptions {
-  std::string address;  ///< to listen at; empty: every one of this machine
-  std::uint16_t port = kPort;
+  std::string address;         ///< to listen at; empty: every one of this machine
+  std::uint16_t port = kPort;  ///< 0: a free one, which is told
   std::vector<int> cpus;
   bool persistent = false;
 };

@@ -212,7 +212,13 @@ int list_devices(bool json) {
   const std::string text = json ? as_json(devices) : as_text(devices);
   if (!write_output("the list of devices", text)) return 1;
   if (devices.empty()) {
-    complain("no device: there is one per network interface that is up");
+    complain(
+        "no device: there is one for each network interface, up or down, that is Ethernet or "
+        "loopback or has an IP address");
+    return 1;
+  }
+  if (std::all_of(devices.begin(), devices.end(), [](const auto& d) { return !d.fault.empty(); })) {
+    complain("none of these devices can be opened");
     return 1;
   }
   return 0;

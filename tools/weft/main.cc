@@ -43,8 +43,9 @@ Settings may also stand in the environment (WEFT_CRC=off); options win. See: wef
 )";
 
 constexpr const char* kRunFooter = R"(
-Options end at -- or at the program's name; what follows is the program's own. The exit status is
-the program's; 127: there is no such program, 126: it cannot be run, 2: an option is wrong.
+An option that takes on|off may stand without: on. Options end at -- or at the program's name;
+what follows is the program's own. The exit status is the program's; 127: there is no such program,
+126: it cannot be run, 2: an option is wrong.
 
 Examples:
   weft run -- ibv_devinfo
@@ -116,10 +117,9 @@ int run_main(int argc, char** argv) {
     std::fputs(app.help().c_str(), stderr);
     return 2;
   }
-  std::vector<std::string> command;
+  RunArguments split;
   if (words[0] == "run") {
-    auto split = split_run_arguments(*run, {words.begin() + 1, words.end()});
-    command = std::move(split.command);
+    split = split_run_arguments(*run, {words.begin() + 1, words.end()});
     words.assign(1, "run");
     words.insert(words.end(), split.options.begin(), split.options.end());
   }
@@ -153,7 +153,7 @@ int run_main(int argc, char** argv) {
   if (const auto fault = environment_fault(); !fault.empty()) {
     return usage_error(fault, "weft run --help");  // which lists the settings
   }
-  if (run->parsed()) return exec_command(*run, command);
+  if (run->parsed()) return exec_command(*run, split);
   if (devices->parsed()) return list_devices(json);
   const std::vector<std::string> whole(argv, argv + argc);
   if (ping->parsed()) return measure_command(*ping, ping_options, whole);

@@ -88,6 +88,26 @@ std::uint64_t parse_octets(const char* option, const std::string& text) {
   return *octets;
 }
 
+/// NaN is neither below a range nor above it: CLI::Range takes it.
+auto seconds_from(double least) {
+  return [least](const std::string& text) {
+    double seconds = 0;
+    const bool good = CLI::detail::lexical_cast(text, seconds) && seconds >= least &&
+                      seconds <= measure::kSecondsMax;
+    return good ? std::string()
+                : fmt::format("it takes {} to {} seconds, not {}", least, measure::kSecondsMax,
+                              text);
+  };
+}
+
+/// CLI11 would only say that it could not convert.
+std::string check_port(const std::string& text) {
+  std::uint16_t port = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  const bool good = error == std::errc() && rest == text.data() + text.size();
+  return good ? std::string() : fmt::format("it takes 0 to 65535, not {}", text);
+}
+
 template <typename Enum>
 Enum choose(const char* option, const std::string& text) {
   const auto value = measure::value_of<Enum>(text);
@@ -179,7 +199,10 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
   }
   app.footer(ping ? kPingFooter : kBlastFooter);
   app.add_option("address", options.address, "the server's name or address; else be the server");
-  app.add_option("--port", options.port, "the server's TCP port, where the two sides agree")
+  app.add_option("--port", options.port,
+                 "the server's TCP port, where the two sides agree; 0 (server): a free one, which "
+                 "it names")
+      ->check(check_port)
       ->capture_default_str();
   const char* const kServer = "Server";
   app.add_option("--bind", options.bind, "listen at this address alone")
@@ -208,13 +231,13 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
       ->check(CLI::Range(std::uint64_t{1}, measure::kCountMax))
       ->group(kWork);
   app.add_option("--time", options.plan.seconds, "or: about so many seconds each")
-      ->check(CLI::Range(measure::kSecondsMin, measure::kSecondsMax))
+      ->check(seconds_from(measure::kSecondsMin))
       ->capture_default_str()
       ->excludes("--count")
       ->group(kWork);
   app.add_option("--warm-up", options.plan.warm_up,
                  "seconds at least of what is not measured, before each measurement")
-      ->check(CLI::Range(0.0, measure::kSecondsMax))
+      ->check(seconds_from(0))
       ->group(kWork);
   choice("--wait", options.wait, choices<measure::Wait>(),
          "poll: busy; event: sleep until notified; memory (ping by write): busy, looking at the "
@@ -274,7 +297,7 @@ void add_measure_options(CLI::App& app, Tool tool, MeasureOptions& options) {
       ->type_name("weft|system|/FOLDER")
       ->capture_default_str()
       ->group(kRun);
-  add_run_options(app, "Settings of weft (this side)");
+  add_run_options(app, "Settings of weft (this side); on|off may be left out, and means on");
 }
 
 std::string settle(const CLI::App& app, MeasureOptions& options) {
@@ -282,6 +305,12 @@ std::string settle(const CLI::App& app, MeasureOptions& options) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0) continue;
     const auto& name = option->get_name();
+    for (const auto& result : option->results()) {
+      if (!result.empty()) continue;
+      // As in weft ping "$HOST" without a HOST: to go on as if it were not there, as a server or
+      // without a report, is not what was meant.
+      return fmt::format("{} is empty: leave it out, or say what it is", name);
+    }
     if (server && option->get_group() == "What is measured (client)") {
       return fmt::format(
           "{} is the client's to say, which then tells the server: it needs an "
@@ -294,6 +323,9 @@ std::string settle(const CLI::App& app, MeasureOptions& options) {
     if (!server && option->get_group() == "Server") {
       return fmt::format("{} is for a server, which has no address to connect to", name);
     }
+  }
+  if (!server && options.port == 0) {
+    return "--port takes 1 to 65535 here: the port that the server has";
   }
   if (options.raw > 0 && options.json.empty()) return "--raw needs --json, where it is written";
   Plan& plan = options.plan;

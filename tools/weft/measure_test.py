@@ -32,10 +32,10 @@ def check(good, text):
 class Server:
     """weft ping or blast without an address, ended with the block."""
 
-    def __init__(self, tool, *options, weft=(WEFT,)):
+    def __init__(self, tool, *options, weft=(WEFT,), port=None):
         with socket.socket() as probe:
             probe.bind((HOST, 0))
-            self.port = probe.getsockname()[1]
+            self.port = probe.getsockname()[1] if port is None else port
         self.tool, self.weft = tool, weft
         self.process = subprocess.Popen([*weft, tool, "--port", str(self.port), *options],
                                         env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
@@ -108,7 +108,17 @@ def refusals():
     usage(["blast", HOST, "--post", "list:x"], "--post takes")
     usage(["blast", HOST, "--raw", "5", "--json", "-"], "--raw is for ping")
     usage(["blast", HOST, "--size", "256M", "--outstanding", "64"], "more than 4 GiB")
-    usage(["blast", HOST, "--warm-up", "-1"], "--warm-up")
+    for seconds in ("-1", "nan", "inf", "3601", "x"):
+        usage(["blast", HOST, "--warm-up", seconds], f"it takes 0 to 3600 seconds, not {seconds}")
+    usage(["ping", HOST, "--time", "nan"], "--time: it takes 0.001 to 3600 seconds, not nan")
+    for port in ("65536", "-1", "abc", "7472x"):
+        usage(["ping", "--port", port], f"--port: it takes 0 to 65535, not {port}")
+    usage(["ping", HOST, "--port", "0"], "--port takes 1 to 65535 here")
+    # An empty word is no way to ask for a server, or for no report.
+    usage(["ping", ""], "address is empty")
+    usage(["blast", "", "--size", "64"], "address is empty")
+    usage(["ping", HOST, "--json", ""], "--json is empty")
+    usage(["ping", "--bind", ""], "--bind is empty")
     usage(["blast", HOST, "--chunk", "64K"], "they need --over tcp")
     usage(["blast", HOST, "--over", "tcp", "--chunk", "0"], "--chunk takes 1 to 256M")
     usage(["blast", HOST, "--over", "tcp", "--congestion", "a/b"], "a name such as cubic")
@@ -391,6 +401,14 @@ def lost_output():
                 server.measure("-n", "5", "--wait", "event")
 
 
+def free_port_of_the_server():
+    with Server("ping", port=0) as server:
+        server.port = int(server.first.rpartition(" ")[2])
+        check(server.port != 0, f"the server said '{server.first}'")
+        server.measure("-n", "5", "--wait", "event")
+        server.ends(0)
+
+
 def one_shot_server():
     with Server("ping") as server:
         server.measure("-n", "20", "--wait", "event")
@@ -514,7 +532,7 @@ def foreign_peers():
 
 CASES = (refusals, ping_every_operation, blast_every_operation, ping_over_sockets,
          blast_over_sockets, without_the_sockets_library, derived_figures, warm_up, reports,
-         unwritable_report, lost_output, one_shot_server,
+         unwritable_report, lost_output, free_port_of_the_server, one_shot_server,
          client_that_cannot, killed_ends, interrupted_client, foreign_peers)
 for case in CASES:
     if len(sys.argv) < 3 or case.__name__ in sys.argv[2:]:

@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include <weft/settings.h>
 
+#include "weft/output.h"
 #include "weft/suggest.h"
 #include "weft/verbs_choice.h"
 
@@ -40,6 +42,53 @@ bool is_list(const Setting& setting) {
 
 bool is_switch(const CLI::Option& option) {
   return option.get_type_name() == "on|off";
+}
+
+/// The file that execvp found for `program`, or empty.
+std::filesystem::path found_program(const std::string& program) {
+  std::error_code failed;
+  if (program.find('/') != program.npos) {
+    const std::filesystem::path file(program);
+    return std::filesystem::exists(file, failed) ? file : std::filesystem::path();
+  }
+  const char* path = std::getenv("PATH");
+  for (std::string_view rest = path == nullptr ? "/bin:/usr/bin" : path;;) {
+    const auto folder = rest.substr(0, rest.find(':'));
+    const auto file = std::filesystem::path(folder) / program;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+    if (folder.size() == rest.size()) return {};
+    rest.remove_prefix(folder.size() + 1);
+  }
+}
+
+/// Why the system finds no file although `program` is there.
+std::string missing_interpreter(const std::filesystem::path& program) {
+  std::string line;
+  std::getline(std::ifstream(program), line);
+  if (!line.starts_with("#!")) return "what it needs to be loaded is not there";
+  const auto begin = std::min(line.find_first_not_of(" \t", 2), line.size());
+  std::string name = line.substr(begin, line.find_first_of(" \t", begin) - begin);
+  // Of a script from elsewhere: its lines end with two characters, and the name with one of them.
+  if (name.ends_with('\r')) name.replace(name.size() - 1, 1, "\\r");
+  return fmt::format("its interpreter {} is not there", name);
+}
+
+/// Says why it cannot become a program; returns the exit status.
+int exec_failed(const RunArguments& arguments, int error) {
+  const std::string& program = arguments.command[0];
+  const auto say = [&](std::string_view why) {
+    complain(fmt::format("cannot run {}: {}", program, why));
+  };
+  if (error != ENOENT) return say(std::strerror(error)), 126;
+  if (const auto file = found_program(program); !file.empty()) {
+    return say(missing_interpreter(file)), 126;
+  }
+  // weft run --crc maybe -- true: the program's name may have been meant as a value.
+  say(fmt::format("there is no such program{}",
+                  arguments.bare_switch.empty()
+                      ? std::string()
+                      : fmt::format("; {}: it takes on|off", arguments.bare_switch)));
+  return 127;
 }
 
 }  // namespace
@@ -82,6 +131,7 @@ RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::str
   RunArguments split;
   auto next = arguments.begin();
   while (next != arguments.end() && next->size() > 1 && next->front() == '-') {
+    split.bare_switch.clear();
     if (*next == "--") {
       ++next;
       break;
@@ -91,6 +141,7 @@ RunArguments split_run_arguments(const CLI::App& run, const std::vector<std::str
     const bool takes_value = option != nullptr && option->get_items_expected_max() > 0;
     if (takes_value && is_switch(*option)) {
       const bool has_value = next != arguments.end() && (*next == "on" || *next == "off");
+      if (!has_value) split.bare_switch = word;
       word += "=" + (has_value ? *next++ : std::string("on"));
     } else if (takes_value && next != arguments.end()) {
       word += "=" + *next++;
@@ -133,16 +184,15 @@ std::vector<std::string> complete_switches(const CLI::App& app,
   return whole;
 }
 
-int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
-  if (command.empty()) {
+int exec_command(const CLI::App& run, const RunArguments& arguments) {
+  if (arguments.command.empty() || arguments.command[0].empty()) {
     return usage_error("run what? A program is missing, as in: weft run -- rping -s -v",
                        kHelpCommand);
   }
   const auto folder = library_folder();
   for (const char* library : {"libibverbs.so.1", "librdmacm.so.1", "libweft-sockets.so"}) {
     if (std::error_code failed; !std::filesystem::exists(folder / library, failed)) {
-      fmt::print(stderr, "weft: {} is not in {}; the build is not complete\n", library,
-                 folder.string());
+      complain(fmt::format("{} is not in {}; the build is not complete", library, folder.string()));
       return 126;
     }
   }
@@ -161,15 +211,12 @@ int exec_command(const CLI::App& run, const std::vector<std::string>& command) {
 #endif
 #endif
 
-  std::vector<std::string> owned = command;
+  std::vector<std::string> owned = arguments.command;
   std::vector<char*> words;
   for (std::string& word : owned) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
-  const int error = errno;
-  fmt::print(stderr, "weft: cannot run {}: {}\n", command[0],
-             error == ENOENT ? "there is no such program" : std::strerror(error));
-  return error == ENOENT ? 127 : 126;
+  return exec_failed(arguments, errno);
 }
 
 }  // namespace weft::tools

@@ -12,6 +12,7 @@ namespace weft::tools {
 struct RunArguments {
   std::vector<std::string> options;  ///< for CLI11; an on|off option without value is made "=on"
   std::vector<std::string> command;  ///< the program and its own arguments, untouched
+  std::string bare_switch;  ///< an on|off option right before the program, without value; or empty
 };
 
 /// Options end at "--" or at the first word that is neither an option nor an option's value, so
@@ -36,8 +37,8 @@ std::vector<std::string> complete_switches(const CLI::App& app,
 /// empty. The libraries would refuse it too, but only after a program has started.
 std::string environment_fault();
 
-/// Sets the environment and becomes `command`. Returns only on failure: 2 usage, 126 the program
+/// Sets the environment and becomes the command. Returns only on failure: 2 usage, 126 the program
 /// cannot be run, 127 there is no such program.
-int exec_command(const CLI::App& run, const std::vector<std::string>& command);
+int exec_command(const CLI::App& run, const RunArguments& arguments);
 
 }  // namespace weft::tools

@@ -47,6 +47,19 @@ case(["devices"], 2, "did you mean WEFT_CRC?", {"WEFT_CRCC": "off"})
 case(["devices", "--json"], 2, "WEFT_ENGINE=fast in the environment: it takes thread|inline",
      {"WEFT_ENGINE": "fast"})
 
+case(["run", ""], 2, "A program is missing")
+case(["run", "--crc", "maybe", "--", "true"], 127, "no such program; --crc: it takes on|off")
+case(["run", "--crc", "--", "maybe"], 127, "there is no such program\n")
+case(["run", "--help"], 0, "may stand without: on")
+with tempfile.TemporaryDirectory() as folder:
+    for line, says in (("#!/no/such/interpreter -x", "its interpreter /no/such/interpreter is not"),
+                       ("#!/bin/sh\r", "its interpreter /bin/sh\\r is not")):
+        script = os.path.join(folder, "script")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(line + "\n")
+        os.chmod(script, 0o755)
+        case(["run", "--", script], 126, says)
+        case(["run", "--", "script"], 126, says, {"PATH": f"/nowhere:{folder}"})
 
 
 def lost(descriptor, arguments, status, says):
@@ -76,6 +89,9 @@ for words in (["devices"], ["devices", "--json"]):
 lost(2, [], 2, "")
 lost(2, ["rnu"], 2, "")
 # What it becomes finds closed what was closed, and not /dev/null.
+# Where the descriptors do not suffice there are devices to list, and none that can be opened.
+case(["run", "--", "sh", "-c", "ulimit -n 6; exec \"$0\" devices", WEFT], 1,
+     "weft: none of these devices can be opened")
 INNER = "test -e /proc/self/fd/0 || test -e /proc/self/fd/1 || exit 7"
 case(["run", "--", "sh", "-c", f"exec 0<&- 1>&-; exec \"$0\" run -- sh -c '{INNER}'", WEFT], 7)
 

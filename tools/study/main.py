@@ -1,12 +1,21 @@
 #!/usr/bin/env python3
 """weft study: the papers' measurements made again on this machine, and a page that shows them."""
+import os
+import signal
+
+if __name__ == "__main__":
+    # While the rest is read in there is nothing yet to say or to keep. weft held it back until now.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
 import argparse
 import datetime
 import difflib
+import errno
+import fcntl
 import json
-import os
 import platform
-import signal
+import shlex
 import subprocess
 import sys
 import time
@@ -25,18 +34,70 @@ PAGE, DATA, TABLE, JOURNAL = "study.html", "study.json", "study.csv", "journal.j
 # A server or a network that does not work at all shows in the first few measurements.
 FAILURES_MAX = 12
 LOOKS_SECONDS = 60
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Interrupted(Exception):
     """By SIGINT or SIGTERM."""
 
 
+class NotWritten(Exception):
+    """Standard output takes nothing; the text says what was to stand there, and why."""
+
+
+def fill_standard_descriptors():
+    """/dev/null where 0, 1 or 2 is closed, the wrong way round: no file or pipe of the study gets
+    these numbers, and writing to them fails as before."""
+    for fd in range(3):
+        try:
+            fcntl.fcntl(fd, fcntl.F_GETFD)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if fd else os.O_WRONLY)
+
+
+def put(stream, text):
+    """At once. stream: standard output or error, None if it was closed."""
+    if stream is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        # What was not written stays with the stream, and would fail once more as Python ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        raise
+
+
+def output(what, text):
+    try:
+        put(sys.stdout, text)
+    except OSError as error:
+        raise NotWritten(f"cannot write {what}: {error.strerror}") from None
+
+
+def to_user(text):
+    """On standard error. Where that takes nothing the study goes on: its results are in files."""
+    try:
+        put(sys.stderr, text)
+    except OSError:
+        pass
+
+
+def say(text):
+    to_user(f"weft: {text}\n")
+
+
 class Parser(argparse.ArgumentParser):
-    """Errors as weft's other commands say them."""
+    """Errors and help as weft's other commands say them."""
 
     def error(self, message):
-        print(f"weft: {message}\nTry: weft study --help", file=sys.stderr)
+        say(f"{message}\nTry: weft study --help")
         sys.exit(2)
+
+    def print_help(self, file=None):
+        output("the help", self.format_help())
 
 
 def listed(known, what):
@@ -133,7 +194,7 @@ class Progress:
     def __init__(self, total):
         self.total, self.done, self.began = total, 0, time.monotonic()
         self.expected = self.passed = 0.0
-        self.shown, self.told = sys.stderr.isatty(), self.began
+        self.shown, self.told = os.isatty(2), self.began
 
     def tell(self, step, left):
         share = self.expected and self.passed / self.expected
@@ -143,11 +204,11 @@ class Progress:
                 f"{step.round}: {step.medium}, {step.work.name()}")
         now = time.monotonic()
         if self.shown:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            print(f"\r\033[K{text[:width - 1]}", end="", file=sys.stderr, flush=True)
+            width = os.get_terminal_size(2).columns or 80
+            to_user(f"\r\033[K{text[:width - 1]}")
         elif now - self.told >= 60:
             self.told = now
-            print(f"weft: {text}", file=sys.stderr, flush=True)
+            say(text)
 
     def count(self, expected, took):
         self.done += 1
@@ -156,7 +217,7 @@ class Progress:
 
     def clear(self):
         if self.shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            to_user("\r\033[K")
 
 
 class Study:
@@ -186,8 +247,7 @@ class Study:
         expected = plan.duration(left, self.kind)
         progress = Progress(len(steps))
         progress.done = len(steps) - len(left)
-        print(f"weft: {len(left)} measurements of {len(steps)} to make, about "
-              f"{plan.time_text(expected)}", file=sys.stderr)
+        say(f"{len(left)} measurements of {len(steps)} to make, about {plan.time_text(expected)}")
         try:
             for step in left:
                 progress.tell(step, expected - progress.expected)
@@ -224,14 +284,10 @@ def stop(*_):
     raise Interrupted
 
 
-def say(text):
-    print(f"weft: {text}", file=sys.stderr)
-
-
 def main():
     chosen = arguments()
     if chosen.list:
-        print("\n".join(plan.listing()))
+        output("the list", "\n".join(plan.listing()) + "\n")
         return 0
     out = Path(chosen.out)
     if chosen.page:
@@ -331,11 +387,17 @@ def write_all(chosen, out, head, entries):
             write_file(path, text())
         except OSError as error:
             status = 1
-            say(f"cannot write {path}: {error.strerror}; with room for it: weft study --page "
-                f"--out {out}")
+            room = "with room for it" if error.errno in NO_ROOM else "when that is mended"
+            say(f"cannot write {path}: {error.strerror}; {room}: {page_command(chosen)}")
     if status == 0:
-        print(f"weft: {len(journal.done(entries))} measurements; the page is {out / PAGE}")
+        output("to standard output", f"weft: {len(journal.done(entries))} measurements; the page "
+                                     f"is {out / PAGE}\n")
     return status
+
+
+def page_command(chosen):
+    words = ["weft", "study", "--page", "--out", chosen.out]
+    return shlex.join(words + (["--guide", chosen.guide] if chosen.guide else []))
 
 
 def write_file(path, text):
@@ -346,10 +408,24 @@ def write_file(path, text):
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except OSError:
+    except BaseException:  # be it an interruption
         beside.unlink(missing_ok=True)
         raise
 
 
+def program():
+    """main, and what may end it anywhere."""
+    fill_standard_descriptors()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return main()
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except NotWritten as reason:
+        say(reason)
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -137,6 +137,57 @@ class Program(unittest.TestCase):
         self.study("--resume", *SMALL, says=f"{STEPS - kept} measurements of {STEPS} to make")
         self.assertEqual(len(self.rows()), STEPS)
 
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        self.study("--moment", *SMALL)
+        words = [sys.executable, "-B", str(HERE / "main.py"), "--weft", str(HERE / "fake_weft.py"),
+                 "--out", str(self.out)]
+        reader, unread = os.pipe()
+        os.close(reader)
+        with open("/dev/full", "wb") as full, open(unread, "wb") as unread:
+            for options, says in ((["--list"], "the list"), (["--help"], "the help"),
+                                  (["--page"], "to standard output")):
+                for where in (full, unread, None):
+                    def close(where=where):
+                        if where is None:
+                            os.close(1)
+                    ran = subprocess.run([*words, *options], env=self.environment, stdout=where,
+                                         stderr=subprocess.PIPE, text=True, timeout=PATIENCE,
+                                         check=False, preexec_fn=close)
+                    self.assertRegex(ran.stderr, f"^weft: cannot write {says}: [^\n]*\n$")
+                    self.assertEqual(ran.returncode, 1)
+            # What it says beside its work may be lost.
+            for where in (full, unread):
+                ran = subprocess.run([*words, "--resume", *SMALL], env=self.environment,
+                                     stdout=subprocess.PIPE, stderr=where, text=True,
+                                     timeout=PATIENCE, check=False)
+                self.assertEqual(ran.returncode, 0)
+                self.assertIn("the page is", ran.stdout)
+                ran = subprocess.run([*words, "--qick"], env=self.environment, stderr=where,
+                                     timeout=PATIENCE, check=False)
+                self.assertEqual(ran.returncode, 2)
+
+    def test_an_interruption_is_never_a_traceback(self):
+        def held_back():  # as weft starts it
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        for moment in range(20):
+            process = subprocess.Popen(
+                [sys.executable, "-B", str(HERE / "main.py"), "--weft",
+                 str(HERE / "fake_weft.py"), "--list"], stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, text=True, preexec_fn=held_back)
+            time.sleep(moment * 0.01)
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=PATIENCE)[1]
+            self.assertIn((process.returncode, said),
+                          [(130, ""), (130, "weft: interrupted\n"), (0, "")])
+
+    def test_what_is_to_be_done_about_a_page_that_cannot_be_written(self):
+        self.study("--moment", *SMALL)
+        again = f"weft study --page --out {self.out}"
+        guide = str(self.folder / "no" / "guide.md")
+        self.study("--page", "--guide", guide, status=1,
+                   says=f"No such file or directory; when that is mended: {again} --guide {guide}")
+        self.study("--page", "--guide", "/dev/full/guide", status=1, says="when that is mended")
+
     def test_a_disk_without_any_room_is_said_at_once(self):
         self.study("--moment", *SMALL, limit=10, status=1, says="File too large")
         self.assertEqual(self.measured(), [])

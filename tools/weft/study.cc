@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -29,6 +30,11 @@ int study_command(const std::vector<std::string>& arguments) {
   std::vector<char*> words;
   for (std::string& word : owned) words.push_back(word.data());
   words.push_back(nullptr);
+  // Python takes Ctrl-C with a traceback until the program says otherwise, which lets it in then.
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &interrupt, nullptr);
   ::execvp(words[0], words.data());
   const int error = errno;
   complain(fmt::format(

@@ -123,6 +123,8 @@ void fetch(const char* host, const char* port) {
   }
   std::cout.write(reinterpret_cast<const char*>(copy.data()),
                   static_cast<std::streamsize>(copy.size()));
+  // A full disk may show only now.
+  need(std::cout.flush().good(), "standard output");
 }
 
 }  // namespace

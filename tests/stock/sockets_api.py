@@ -72,6 +72,9 @@ def fetch(bench, octets):
         reader = bench.plain(program, "127.0.0.1", port).succeed()
         with open(reader.path, "rb") as copy:
             expect(copy.read() == whole, "the copy differs")
+    full = bench.plain("sh", "-c", 'exec "$0" "$@" > /dev/full', program, "127.0.0.1", port)
+    expect(full.wait() == 1 and "standard output: No space left" in full.errors(),
+           "a copy on a full disk counts as made")
     keeper.end()
 
 

@@ -89,14 +89,17 @@ struct iwarp_remote {
   uint32_t rights; /* of IWARP_REMOTE_READ and IWARP_REMOTE_WRITE */
 };
 
-/* The key of a region. errors: EINVAL (no such region), EACCES (registered with no remote right) */
+/* The key of a region.
+ * errors   EFAULT (no key), EINVAL (no such region), EACCES (registered with no remote right) */
 int iwarp_export(int fd, int region, struct iwarp_key* key);
 
 /* Reads a key. Needs no socket.
- * errors   EBADMSG (no key, or damaged), EPROTONOSUPPORT (of a later version) */
+ * errors   EFAULT (a null pointer), EBADMSG (no key, or damaged), EPROTONOSUPPORT (of a later
+ *          version) */
 int iwarp_import(const struct iwarp_key* key, struct iwarp_remote* remote);
 
-/* errors of the second: EBADMSG (no such text, or what iwarp_import would say) */
+/* errors of the second: EFAULT (a null pointer), EBADMSG (no such text, or what iwarp_import would
+ * say) */
 void iwarp_key_to_text(const struct iwarp_key* key, char text[IWARP_KEY_TEXT_OCTETS]);
 int iwarp_key_from_text(const char* text, struct iwarp_key* key);
 
@@ -105,7 +108,7 @@ int iwarp_key_from_text(const char* text, struct iwarp_key* key);
  * `offset` counts octets from the start of the peer's region. Local memory must lie, each piece by
  * itself, inside one region of this socket. Nothing is copied. Further errors, before anything
  * is sent:
- *   EFAULT    local memory that is not registered
+ *   EFAULT    local memory that is not registered, no iovecs
  *   EACCES    the region is not registered for that, or the peer's key does not allow it
  *   ERANGE    beyond the end of the peer's region
  *   EINVAL    a count that is no count, no remote
@@ -120,7 +123,8 @@ int iwarp_key_from_text(const char* text, struct iwarp_key* key);
  * iwarp_write: done when the local memory may be used again. The peer has the octets at the latest
  *              when it receives what this socket sends afterwards.
  * iwarp_read:  done when the octets are there.
- * returns      the octets, all of them. */
+ * returns      the octets, all of them.
+ * errors       EMFILE: there is no descriptor for the thread to wait on. */
 ssize_t iwarp_write(int fd, const void* from, size_t octets, const struct iwarp_remote* to,
                     uint64_t offset);
 ssize_t iwarp_read(int fd, void* to, size_t octets, const struct iwarp_remote* from,
@@ -153,7 +157,8 @@ int iwarp_post_sendv(int fd, const struct iovec* from, int count, uint64_t conte
 
 /* Receives octets of the stream, before any later call that receives. The memory need not be
  * registered. Done when there are some (with MSG_WAITALL: when it is full), or at the end of the
- * stream, then with fewer or no octets. flags: 0 or MSG_WAITALL. */
+ * stream, then with fewer or no octets. flags: 0 or MSG_WAITALL, else EINVAL. EFAULT: a null
+ * pointer. */
 int iwarp_post_recv(int fd, void* to, size_t octets, int flags, uint64_t context);
 
 /* ---- Completions: iwarp_poll(3) ---- */
@@ -173,7 +178,9 @@ struct iwarp_completion {
  *
  * iwarp_poll: does not wait.
  * iwarp_wait: waits for the first, at most `timeout_ms` (-1: for ever). EINTR: a signal came.
- * returns     how many; 0: there are none, in time, or nothing is open. EINVAL: count below 1. */
+ *             EMFILE, ENFILE: there is no descriptor to wait on.
+ * returns     how many; 0: there are none, in time, or nothing is open. EINVAL: count below 1.
+ *             EFAULT: no room for completions. */
 int iwarp_poll(int fd, struct iwarp_completion* completions, int count);
 int iwarp_wait(int fd, struct iwarp_completion* completions, int count, int timeout_ms);
 

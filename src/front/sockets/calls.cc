@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <memory>
 #include <new>
 #include <vector>
@@ -287,6 +288,7 @@ ssize_t receive(Socket& socket, const iovec* vector, std::size_t count, int flag
 
 ssize_t receive_message(Socket& socket, msghdr* message, int flags) {
   if (message == nullptr) return fail(EFAULT);
+  if (message->msg_iovlen > IOV_MAX) return fail(EMSGSIZE);
   const ssize_t received = receive(socket, message->msg_iov, message->msg_iovlen, flags);
   if (received < 0) return received;
   message->msg_namelen = 0;
@@ -297,6 +299,7 @@ ssize_t receive_message(Socket& socket, msghdr* message, int flags) {
 
 ssize_t send_message(Socket& socket, const msghdr* message, int flags) {
   if (message == nullptr) return fail(EFAULT);
+  if (message->msg_iovlen > IOV_MAX) return fail(EMSGSIZE);
   if (message->msg_control != nullptr && message->msg_controllen >= sizeof(cmsghdr)) {
     const cmsghdr* first = CMSG_FIRSTHDR(message);
     if (first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS) return fail(EINVAL);

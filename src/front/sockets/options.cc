@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "front/sockets/addresses.h"
 #include "front/sockets/calls.h"
 #include "front/sockets/kernel.h"
 #include "front/sockets/no_memory.h"
@@ -34,7 +35,8 @@ int fail(int code) {
 /// A TCP socket of the kernel's for a moment: it judges options and knows their first values.
 class Judge {
  public:
-  explicit Judge(int family) : fd_(kernel::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  explicit Judge(int family, int type = SOCK_STREAM)
+      : fd_(kernel::socket(family, type | SOCK_CLOEXEC, 0)) {}
   ~Judge() {
     if (fd_ >= 0) kernel::close(fd_);
   }
@@ -197,6 +199,16 @@ void carry(Socket& to, int level, int name, const Value& value) {
   to.options[{level, name}] = value;
 }
 
+/// Of the way to the peer, which a datagram socket would go too.
+int get_mtu(Socket& socket, void* value, socklen_t* octets) {
+  const auto peer = socket.peer_address();
+  if (!peer) return fail(ENOTCONN);
+  const Judge judge(peer->ss_family, SOCK_DGRAM);
+  const auto* const address = reinterpret_cast<const sockaddr*>(&*peer);
+  if (kernel::connect(judge.fd(), address, octets_of(peer->ss_family)) != 0) return -1;
+  return kernel::getsockopt(judge.fd(), IPPROTO_IP, IP_MTU, value, octets);
+}
+
 int set_rdma_option(Socket& socket, int name, int value) {
   const auto entries = static_cast<std::uint16_t>(std::clamp<int>(value, kEntriesMin, kEntriesMax));
   switch (name) {
@@ -278,6 +290,8 @@ int set_option(Socket& socket, int level, int name, const void* value, socklen_t
 
 int get_option(Socket& socket, int level, int name, void* value, socklen_t* octets) try {
   if (value == nullptr || octets == nullptr) return fail(EFAULT);
+  if (static_cast<int>(*octets) < 0) return fail(EINVAL);
+  if (level == IPPROTO_IP && name == IP_MTU) return get_mtu(socket, value, octets);
   if (level == SOL_RDMA) return get_rdma_option(socket, name, value, octets);
   if (level == SOL_SOCKET) {
     switch (name) {

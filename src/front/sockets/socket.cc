@@ -268,6 +268,8 @@ Result<void> Socket::connect(const sockaddr& address, bool blocking) {
   if (address.sa_family != family_) return Error{EAFNOSUPPORT, "an address of another family"};
   switch (state_) {
     case State::Connected:
+      if (std::exchange(owes_word_, false)) return {};
+      [[fallthrough]];
     case State::Listening:
       return Error{EISCONN, "connected already"};
     case State::Connecting:
@@ -276,16 +278,20 @@ Result<void> Socket::connect(const sockaddr& address, bool blocking) {
     case State::Refused:
       if (settling_) return Error{EALREADY, "connecting already"};
       state_ = State::Fresh;  // as with TCP, it may try again
-      error_ = 0;
+      if (const int code = std::exchange(error_, 0); std::exchange(owes_word_, false)) {
+        return Error{code != 0 ? code : ECONNABORTED, "the attempt before was refused"};
+      }
       [[fallthrough]];
     default:
       if (auto started = start_connecting(address); !started) return started;
   }
   show();
+  owes_word_ = true;
   if (!blocking) return Error{EINPROGRESS, "connecting"};
   auto waited =
       wait(lock, deadline(false), [this] { return state_ != State::Connecting || closing_; });
   if (!waited) return Error{waited.error().code == EAGAIN ? EINPROGRESS : EINTR, "connecting"};
+  owes_word_ = false;
   if (state_ == State::Connected) return {};
   const int code = error_ != 0 ? error_ : ECONNABORTED;
   error_ = 0;

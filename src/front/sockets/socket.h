@@ -296,6 +296,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
   bool closing_ = false;
   std::uint64_t shown_ = 0;     ///< unread octets, or connections, when readiness was last shown
   int error_ = 0;                   ///< for SO_ERROR
+  bool owes_word_ = false;          ///< the next connect() tells how the one under way ended
   LaneSize size_;
   ConnectData offer_;  ///< the peer's, while Accepting
   sockaddr_storage local_ = {}, peer_ = {};

@@ -30,6 +30,7 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
   if (relayed_) return shared;
   if (state_ != State::Connected) return Error{EPIPE, "not connected"};
   const std::size_t wanted = from.left();
+  if (wanted == 0 && !stream().sending()) return write_error();
   const Deadline last = deadline(false);
   Error stopped{EAGAIN, "the peer has to read first"};
   while (from.left() != 0) {

@@ -148,6 +148,50 @@ static void connected_already(void) {
   close_pair(&pair);
 }
 
+/* The next call tells how an attempt ended that nobody waited for, once. */
+static void connecting_and_asking_again(void) {
+  const int listener = listen_on(AF_INET);
+  const struct sockaddr_storage name = name_of(listener);
+  const struct sockaddr* to = (const struct sockaddr*)&name;
+  for (int round = 0; round < 2; ++round) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    SAY(connect(fd, to, sizeof(struct sockaddr_in)));
+    SAY((wait_for(fd, POLLOUT) & POLLOUT) != 0);
+    SAY(connect(fd, to, sizeof(struct sockaddr_in)));
+    if (round == 0) SAY(connect(fd, to, sizeof(struct sockaddr_in)));
+    close(fd);
+    close(listener); /* the second is refused */
+  }
+}
+
+static void too_much_or_nothing(void) {
+  struct pair pair = open_ipv4_pair();
+  static struct iovec parts[1025];
+  for (int i = 0; i < 1025; ++i) parts[i] = (struct iovec){octets, 1};
+  struct msghdr message = {.msg_iov = parts, .msg_iovlen = 1025};
+  SAY(sendmsg(pair.client, &message, 0));
+  SAY(recvmsg(pair.server, &message, MSG_DONTWAIT));
+  message.msg_iovlen = 1024;
+  SAY(sendmsg(pair.client, &message, 0));
+  SAY(recv(pair.server, octets, 64, 0));
+  int mtu = 0, error = 0;
+  socklen_t size = sizeof mtu;
+  SAY(getsockopt(pair.client, IPPROTO_IP, IP_MTU, &mtu, &size));
+  SAY(mtu > 500);
+  size = (socklen_t)-1;
+  SAY(getsockopt(pair.client, SOL_SOCKET, SO_ERROR, &error, &size));
+  signal(SIGPIPE, SIG_IGN);
+  SAY(send(pair.client, octets, 0, 0));
+  SAY(write(pair.client, octets, 0));
+  SAY(shutdown(pair.client, SHUT_WR));
+  parts[0].iov_len = message.msg_iovlen = 0;
+  SAY(send(pair.client, octets, 0, 0));
+  SAY(write(pair.client, octets, 0));
+  SAY(writev(pair.client, parts, 1));
+  SAY(sendmsg(pair.client, &message, 0));
+  close_pair(&pair);
+}
+
 static void names(void) {
   struct pair pair = open_ipv4_pair();
   struct sockaddr_in a, b, cut;
@@ -464,6 +508,8 @@ const struct test_case calls_cases[] = {
     {"a_listener", a_listener},
     {"a_port_where_nobody_listens", a_port_where_nobody_listens},
     {"connected_already", connected_already},
+    {"connecting_and_asking_again", connecting_and_asking_again},
+    {"too_much_or_nothing", too_much_or_nothing},
     {"names", names},
     {"names_without_room", names_without_room},
     {"accept_tells_who_came", accept_tells_who_came},

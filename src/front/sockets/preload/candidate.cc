@@ -206,9 +206,15 @@ void switch_back(const SocketPtr& socket, Candidate& candidate) {
 /// The same attempt by TCP. False: that is over at once, and no better.
 bool connect_kept(Candidate& candidate, const sockaddr_storage& target) {
   std::lock_guard lock(switching);
+  candidate.owes_word = true;
   const auto* address = reinterpret_cast<const sockaddr*>(&target);
   return kernel::connect(candidate.kept, address, octets_of(target.ss_family)) == 0 ||
          errno == EINPROGRESS;
+}
+
+bool takes_word(Candidate& candidate) {
+  std::lock_guard lock(switching);
+  return std::exchange(candidate.owes_word, false);
 }
 
 void drop_kept(Candidate& candidate) {
@@ -328,7 +334,8 @@ std::optional<int> listen_switched(int fd, int backlog) try {
 std::optional<int> connect_switched(int fd, const sockaddr* address, socklen_t octets) try {
   const auto candidate = candidates().find(fd);
   if (candidate == nullptr || address == nullptr || octets < octets_of(address->sa_family) ||
-      octets_of(address->sa_family) == 0 || !wants(*candidate, *address) || !is_unused(fd)) {
+      octets_of(address->sa_family) == 0 || takes_word(*candidate) ||
+      !wants(*candidate, *address) || !is_unused(fd)) {
     return {};
   }
   const bool falls_back = may_fall_back(*candidate);

@@ -30,7 +30,8 @@ struct Candidate {
   std::optional<int> mode;                ///< as the program set it; empty: by the rules
   std::map<std::pair<int, int>, epoll_event> registered;  ///< by the epoll descriptor and ours
   std::uint16_t operations = IWARP_OPERATIONS_DEFAULT;
-  int kept = -1;  ///< the TCP socket of one that is switched and may fall back
+  bool owes_word = false;  ///< TCP does, of the attempt that it took over: to the next connect()
+  int kept = -1;           ///< the TCP socket of one that is switched and may fall back
   ~Candidate();
 };
 

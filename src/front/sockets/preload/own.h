@@ -91,6 +91,10 @@ inline ssize_t receive_vector(Socket& socket, const iovec* vector, int count, in
 }
 inline ssize_t send_vector(Socket& socket, const iovec* vector, int count, int flags) {
   if (!is_vector(vector, count)) return fail(EINVAL);
+  // Which the kernel asks no socket about, unlike a write of nothing.
+  if (std::none_of(vector, vector + count, [](const iovec& part) { return part.iov_len != 0; })) {
+    return 0;
+  }
   return with_signal(send(socket, vector, static_cast<std::size_t>(count), flags), flags);
 }
 

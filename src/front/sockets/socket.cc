@@ -1,8 +1,6 @@
 // A socket's states: binding, listening, connecting, accepting, and its names.
 #include "front/sockets/socket.h"
 
-#include <netinet/tcp.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -444,29 +442,6 @@ Result<sockaddr_storage> Socket::peer_address() {
   if (state_ == State::Connected && !relayed_) drive();
   if (state_ != State::Connected || is_over()) return Error{ENOTCONN, "not connected"};
   return peer_;
-}
-
-/// As TCP that closed: nothing comes any more, and the program has said that nothing goes. A peer
-/// that has only gone is not that.
-bool Socket::is_over() const {
-  return stream().error() != 0 || (!stream().receiving() && stream().write_closed());
-}
-
-int Socket::tcp_state() {
-  std::lock_guard lock(mutex_);
-  switch (state_) {
-    case State::Listening:
-      return shut_ ? TCP_CLOSE : TCP_LISTEN;
-    case State::Connecting:
-      return TCP_SYN_SENT;
-    case State::Connected:
-      if (!relayed_) drive();
-      if (is_over()) return TCP_CLOSE;
-      if (!stream().receiving()) return TCP_CLOSE_WAIT;
-      return stream().write_closed() ? TCP_FIN_WAIT2 : TCP_ESTABLISHED;
-    default:
-      return TCP_CLOSE;
-  }
 }
 
 int Socket::take_error() {

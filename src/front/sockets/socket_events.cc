@@ -1,4 +1,6 @@
 // What happens to a socket: completions, its readiness and who waits for it, and its end.
+#include <netinet/tcp.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <deque>
@@ -19,6 +21,29 @@ constexpr auto kPeerPatience = std::chrono::milliseconds(200);
 constexpr auto kHeldPatience = std::chrono::seconds(100);
 
 }  // namespace
+
+/// As TCP that closed: nothing comes any more, and the program has said that nothing goes. A peer
+/// that has only gone is not that.
+bool Socket::is_over() const {
+  return stream().error() != 0 || (!stream().receiving() && stream().write_closed());
+}
+
+int Socket::tcp_state() {
+  std::lock_guard lock(mutex_);
+  switch (state_) {
+    case State::Listening:
+      return shut_ ? TCP_CLOSE : TCP_LISTEN;
+    case State::Connecting:
+      return TCP_SYN_SENT;
+    case State::Connected:
+      if (!relayed_) drive();
+      if (is_over()) return TCP_CLOSE;
+      if (!stream().receiving()) return TCP_CLOSE_WAIT;
+      return stream().write_closed() ? TCP_FIN_WAIT2 : TCP_ESTABLISHED;
+    default:
+      return TCP_CLOSE;
+  }
+}
 
 Result<void> Socket::shutdown(int how) {
   std::lock_guard lock(mutex_);

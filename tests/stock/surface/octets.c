@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -270,7 +271,7 @@ static void splicing(void) {
   close_pair(&pair);
 }
 
-static volatile int splices; /* some are to come */
+static atomic_int splices; /* some are to come */
 
 /* What a splice waits for is its own business: how many calls of another thread waited. */
 static void* reader_that_does_not_wait(void* argument) {

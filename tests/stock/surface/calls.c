@@ -339,16 +339,21 @@ static void numbers_that_were_given_back(void) {
 /* Who comes while the program is slow to accept waits, and is not refused. */
 static void more_than_the_backlog(void) {
   enum { COUNT = 12 };
-  const int listener = listen_on(AF_INET);
-  SAY(listen(listener, 2));
-  const struct sockaddr_storage name = name_of(listener);
-  int connected = 0;
+  int connected = 0, ends[2];
   pid_t clients[COUNT];
+  struct sockaddr_storage name;
+  need(pipe(ends) == 0, "pipe");
+  /* Before there are threads, for the sanitizers' sake. */
   for (int i = 0; i < COUNT; ++i) {
     if ((clients[i] = fork()) != 0) continue;
+    need(read(ends[0], &name, sizeof name) == sizeof name, "a name");
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     _exit(connect(fd, (const struct sockaddr*)&name, sizeof(struct sockaddr_in)));
   }
+  const int listener = listen_on(AF_INET);
+  SAY(listen(listener, 2));
+  name = name_of(listener);
+  for (int i = 0; i < COUNT; ++i) need(write(ends[1], &name, sizeof name) > 0, "write");
   usleep(300000);
   for (int i = 0; i < COUNT; ++i) close(accept(listener, NULL, NULL));
   for (int i = 0; i < COUNT; ++i) {
@@ -357,7 +362,7 @@ static void more_than_the_backlog(void) {
     connected += status == 0;
   }
   SAY(connected);
-  close(listener);
+  close(listener), close(ends[0]), close(ends[1]);
 }
 
 /* Each socket takes one number, the lowest that is free, and nothing beside it. */

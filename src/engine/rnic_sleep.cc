@@ -13,7 +13,6 @@ namespace weft::engine {
 class Rnic::Sleeper {
  public:
   Sleeper(Rnic& rnic, const std::atomic<std::uint32_t>& events) : rnic_(rnic) {
-    rnic_.place_.take_wish();  // this one's own
     // Pairs with end_sleep: one of the two sees what the other did.
     rnic_.sleeper_.store(&events, std::memory_order_seq_cst);
     turn_ = ++rnic_.sleeper_turn_;
@@ -34,18 +33,20 @@ class Rnic::Sleeper {
   std::uint32_t turn_;
 };
 
-/// Whoever is there makes room for who comes later.
+/// Whoever is there makes room for who comes later. No wish of this thread's is left behind: the
+/// progress thread would stand back from it for ever.
 bool Rnic::take_place() {
   constexpr int kAttempts = 4;  // others may want it as well
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (place_.try_take()) return true;
+  bool taken = place_.try_take();
+  for (int attempt = 0; !taken && attempt < kAttempts; ++attempt) {
     place_.await([this] {
       place_.wish();
       poller_.wake();
     });
+    taken = place_.try_take();
   }
   place_.take_wish();
-  return place_.try_take();
+  return taken;
 }
 
 /// Another thread posts, and only the progress thread looks after what it leaves lying.

@@ -159,7 +159,8 @@ bool Socket::relay() {
   }
   const bool gone = mirror_.is_abandoned();
   std::uint32_t waits = 0;
-  if (!relay_heard_end_ && relayed_in_.empty()) waits |= EPOLLIN;
+  // Not for what could not be taken: that comes when there is room, and would be told of for ever.
+  if (!relay_heard_end_ && relayed_in_.empty() && stream().can_write()) waits |= EPOLLIN;
   if (!relayed_out_.empty() && !gone) waits |= EPOLLOUT;
   const bool over = gone && relayed_in_.empty() && (relay_heard_end_ || stream().ended());
   if (over) {

@@ -29,7 +29,7 @@
 #include "front/sockets/preload/candidate.h"
 #include "front/sockets/preload/libc.h"
 #include "front/sockets/preload/number_sets.h"
-#include "front/sockets/preload/numbers.h"
+#include "front/sockets/preload/descriptors.h"
 #include "front/sockets/preload/operations_option.h"
 #include "front/sockets/preload/own.h"
 #include "front/sockets/preload/rules.h"

@@ -1,5 +1,5 @@
 // What a number leads to: closing, duplicating, replacing, and what gives new ones.
-#include "front/sockets/preload/numbers.h"
+#include "front/sockets/preload/descriptors.h"
 
 #include <fcntl.h>
 #include <pthread.h>

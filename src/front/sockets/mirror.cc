@@ -4,11 +4,11 @@
 #include <pthread.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 
 #include "base/number_gate.h"
 #include "front/sockets/kernel.h"
+#include "front/sockets/number_set.h"
 #include "front/sockets/numbers.h"
 
 namespace weft::sockets {
@@ -21,52 +21,24 @@ constexpr unsigned kOctetsMax = 16;
 
 /// Our ends, by their numbers. A child closes its copies: while one is open, wherever, whoever has
 /// the other end, or waits for an answer, is not told that we have gone.
-class FarEnds {
- public:
-  void set(int fd, bool open) {
-    if (fd < 0 || fd >= kNumbers) return;
-    auto& word = words_[static_cast<unsigned>(fd) / 64];
-    const std::uint64_t bit = std::uint64_t{1} << fd % 64;
-    if (open) {
-      word.fetch_or(bit, std::memory_order_relaxed);
-      note(fd);
-    } else {
-      word.fetch_and(~bit, std::memory_order_relaxed);
-    }
+constinit NumberSet far_ends;
+
+/// In a child, which has no other threads.
+void close_far_ends() {
+  for (int fd = far_ends.next(0); fd >= 0; fd = far_ends.next(static_cast<unsigned>(fd) + 1)) {
+    kernel::close(fd);
+    far_ends.unmark(fd);
   }
-  /// In a child, which has no other threads.
-  void close_all() {
-    for (int fd = 0; fd <= last_.load(std::memory_order_relaxed); ++fd) {
-      auto& word = words_[static_cast<unsigned>(fd) / 64];
-      if ((word.load(std::memory_order_relaxed) >> fd % 64 & 1) == 0) continue;
-      kernel::close(fd);
-      set(fd, false);
-    }
-    last_ = -1;
-  }
+}
 
- private:
-  static constexpr int kNumbers = 1024 * 1024;
-
-  void note(int fd) {
-    int last = last_.load(std::memory_order_relaxed);
-    while (last < fd && !last_.compare_exchange_weak(last, fd, std::memory_order_relaxed)) {
-    }
-  }
-
-  std::array<std::atomic<std::uint64_t>, kNumbers / 64> words_{};
-  std::atomic<int> last_{-1};
-};
-
-constinit FarEnds far_ends;
 /// Registered before any other thread can fork.
 [[maybe_unused]] const int registered =
-    pthread_atfork(nullptr, nullptr, [] { far_ends.close_all(); });
+    pthread_atfork(nullptr, nullptr, close_far_ends);
 
 }  // namespace
 
 void close_in_children(int fd) {
-  far_ends.set(fd, true);
+  far_ends.mark(fd);
 }
 
 Result<int> Mirror::open(int flags, Near near) {
@@ -81,13 +53,13 @@ Result<int> Mirror::open(int flags, Near near) {
   kernel::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &smallest, sizeof smallest);
   if ((flags & SOCK_CLOEXEC) == 0) kernel::fcntl(ends[0], F_SETFD, 0);
   if ((flags & SOCK_NONBLOCK) != 0) kernel::fcntl(ends[0], F_SETFL, O_RDWR | O_NONBLOCK);
-  far_ends.set(far_, true);
+  far_ends.mark(far_);
   return ends[0];
 }
 
 void Mirror::close() {
   if (far_ >= 0) {
-    far_ends.set(far_, false);
+    far_ends.unmark(far_);
     kernel::close(far_);
   }
   far_ = -1;

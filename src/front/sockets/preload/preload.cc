@@ -77,9 +77,8 @@ int inherited_name(const weft_sockets::Socket& socket, bool peer, sockaddr* addr
   return true;
 }();
 
-/// Likewise what a first call would make.
-[[maybe_unused]] const bool made_early =
-    (weft_sockets::may_fall_back(), weft_sockets::is_programs(nullptr), candidates().has(-1));
+/// Likewise what a first call would make; more of it in descriptors.cc.
+[[maybe_unused]] const bool made_early = weft_sockets::may_fall_back();
 
 /// A listener of another process's, which from now on hands connections to this one. Whoever looks
 /// at its readiness wants them.

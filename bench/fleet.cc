@@ -4,9 +4,10 @@
 namespace weft::bench {
 
 Fleet::Fleet(const Place& place, FleetShape shape)
-    : role_(place.role), control_(place.control), address_(place.address), shape_(shape) {
+    : role_(place.role), control_(place.control), address_(place.address), shape_(shape),
+      indices_(shape.connections_max) {
   links_.reserve(shape.connections_max);
-  indices_.reserve(shape.connections_max);
+  queue_pairs_.reserve(shape.connections_max);
   if (role_ == Role::Follower) {
     listener_.emplace(events_, address_);
     place.control.put(listener_->port());
@@ -49,7 +50,8 @@ void Fleet::accept() {
 RdmaLink& Fleet::add(std::unique_ptr<RdmaLink> link) {
   if (shared_.pd == nullptr) make_shared(link->verbs());
   link->make(shape_.link, shared_);
-  indices_[link->qp()->qp_num] = links_.size();
+  indices_.put(link->qp()->qp_num, links_.size());
+  queue_pairs_.push_back(link->qp());
   links_.push_back(std::move(link));
   return *links_.back();
 }
@@ -66,6 +68,7 @@ void Fleet::disband() {
   // Each end's QPs are there until both know that all is over.
   for (std::size_t i = 0; i < links_.size(); ++i) events_.await(RDMA_CM_EVENT_DISCONNECTED);
   links_.clear();
+  queue_pairs_.clear();
   indices_.clear();
 }
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "bench/end.h"
+#include "bench/qp_index.h"
 #include "measure/rdma_link.h"
 
 namespace weft::bench {
@@ -35,7 +35,7 @@ class Fleet {
   void disband();
 
   std::size_t size() const { return links_.size(); }
-  ibv_qp* queue_pair(std::size_t index) const { return links_[index]->qp(); }
+  ibv_qp* queue_pair(std::size_t index) const { return queue_pairs_[index]; }
   /// Which connection a completion is about; the ends number them alike.
   std::size_t index_of(std::uint32_t qp_num) const { return indices_.at(qp_num); }
 
@@ -59,7 +59,8 @@ class Fleet {
   std::optional<RdmaListener> listener_;
   SharedQueues shared_{};
   std::vector<std::unique_ptr<RdmaLink>> links_;
-  std::unordered_map<std::uint32_t, std::size_t> indices_;  // by QP number
+  std::vector<ibv_qp*> queue_pairs_;  // of links_
+  QPIndex indices_;
 };
 
 }  // namespace weft::bench

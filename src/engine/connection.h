@@ -17,6 +17,7 @@
 #include "engine/listener_places.h"
 #include "engine/others_turn.h"
 #include "engine/queue_pair.h"
+#include "engine/roll_place.h"
 #include "transport/transport.h"
 
 namespace weft::engine {
@@ -188,6 +189,7 @@ class Connection {
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
   PassedOver passed_over;                  ///< by polls
+  RollPlace roll;                          ///< while it is on the roll
   bool on_splice_list = false;             ///< of those that have spliced something
   bool to_bury = false;                    ///< on the list of the dead
 

@@ -22,8 +22,10 @@ class Presence {
   /// Who was not away for so long stays. Eight times what it can keep its peers waiting for when it
   /// goes away then (Nap::kPushed).
   static constexpr Duration kLong = std::chrono::milliseconds(40);
+  /// Who got much, and calls, comes again within this: a thousand requests, each to be answered.
+  static constexpr Duration kWork = std::chrono::milliseconds(20);
 
-  /// True: it stays.
+  /// A poll. True: it stays.
   bool note(Instant now) {
     const std::int64_t gap = now.ns - at_ns_.load(std::memory_order_relaxed);
     late_ns_ -= std::min(late_ns_, gap / kLateShare);
@@ -34,6 +36,13 @@ class Presence {
     }
     at_ns_.store(now.ns, std::memory_order_relaxed);
     return stays(now);
+  }
+  /// A poll brought many messages: the program works on them, and then comes again.
+  void note_much(Instant now) { much_ns_.store(now.ns, std::memory_order_relaxed); }
+  /// `calls`: it called a moment ago, if only to post.
+  bool is_at_work(Instant now, bool calls) const {
+    const Duration most = calls ? kWork : kAway;
+    return now.ns - much_ns_.load(std::memory_order_relaxed) <= most.count();
   }
   bool stays(Instant now) const {
     return !is_away(now) && now.ns - since_ns_.load(std::memory_order_relaxed) >= kLong.count();
@@ -46,6 +55,7 @@ class Presence {
 
   std::atomic<std::int64_t> at_ns_{0};
   std::atomic<std::int64_t> since_ns_{0};
+  std::atomic<std::int64_t> much_ns_{INT64_MIN / 2};
   std::int64_t late_ns_ = 0;  ///< of who notes
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -165,7 +166,8 @@ class Rnic final : public device::Device,
   SplicedState progress_spliced();
   /// Who called it does so no more: the timer asks in its stead, soon.
   void leave_spliced();
-  /// The poller watches what was left to polls (leave_to_polls). Waits for the lock.
+  /// The poller watches what was left to polls (leave_to_polls). Waits for the lock if there is
+  /// something. To be called with the place taken.
   void watch_again();
 
  private:
@@ -250,9 +252,16 @@ class Rnic final : public device::Device,
   /// With more, the poller tells of each by edges: it need not look, at every call, at all those of
   /// which it told the last time, which are in no cache any more.
   static constexpr std::size_t kLevelStreamsMax = 64;
+  /// So many that are ready at once are worth looking ahead among.
+  static constexpr std::size_t kManyReady = 8;
   std::uint32_t interest_of(Connection&) const;
   void leave_to_polls();
   void watch_left();
+  /// From now on polls ask them, perhaps.
+  void come_on_roll(std::span<const epoll_event> served);
+  void go_off_roll(Connection&);
+  void share_with_roll(std::span<const epoll_event> served);
+  void call_roll(std::size_t most);
   /// How long what was spliced is left alone where the program sleeps; where it polls, and asks
   /// itself, more; and twice as long each time that nothing of it was read.
   static constexpr Duration kSplicePauseMin = std::chrono::microseconds(50);
@@ -343,6 +352,10 @@ class Rnic final : public device::Device,
   std::unordered_map<device::ListenerNumber, std::unique_ptr<ListenerSlot>> listeners_;
   std::uint64_t next_key_ = 1;          ///< connections and listeners; 0 is the poller's wake-up
   std::vector<Connection*> streaming_;  ///< with read interest: what a lone poller looks at first
+  std::vector<Connection*> roll_;       ///< asked in turn by polls, out of the poller's sight
+  std::size_t roll_at_ = 0;             ///< who was asked last
+  RollBudget roll_budget_;
+  RollLoad roll_load_;
   std::atomic<bool> watches_edges_{false};
   std::atomic<bool> left_to_polls_{false};  ///< some may be that the poller does not watch
   Rendezvous rendezvous_{*this};

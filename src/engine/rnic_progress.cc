@@ -18,8 +18,8 @@ namespace weft::engine {
 namespace {
 /// Every so many direct polls the poller is asked too: listeners, handshakes, other streams.
 constexpr std::uint32_t kPollerEvery = 64;
-/// So many that are ready at once are worth looking ahead among.
-constexpr std::size_t kManyReady = 8;
+/// So many of many are served in a poll: its program comes again soon, and is seen to stay.
+constexpr std::size_t kReadyOfMany = 24;
 constexpr int kAcceptsPerTurn = 64;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
@@ -104,7 +104,7 @@ void Rnic::note_arming() {
 
 void Rnic::poll_directly(device::CQNumber empty) {
   const std::size_t streams = streaming_.size();
-  const bool few = streams <= kDirectStreamsMax;
+  const bool few = streams <= kDirectStreamsMax, many = streams > kLevelStreamsMax;
   const bool alone = settings_.engine == Placement::Inline;
   const bool all = streams == 1 || empty == device::kNoCQ || alone || others_turn_.come();
   if (few) {
@@ -116,7 +116,8 @@ void Rnic::poll_directly(device::CQNumber empty) {
   // All that a look of the progress thread would bring is done here.
   if (presence_.note(now_) && nap_.push(now_)) leave_to_polls();
   std::array<epoll_event, 64> events;
-  std::size_t ready = (alone ? poller_.wait(0, events) : poller_.look(events)).size();
+  const std::span<epoll_event> room = std::span(events).first(many ? kReadyOfMany : events.size());
+  std::size_t ready = (alone ? poller_.wait(0, room) : poller_.look(room)).size();
   if (few || (!all && streams <= kLevelStreamsMax)) {
     const auto can_wait = [&](const epoll_event& event) {
       Connection* c = find_connection(event.data.u64);
@@ -136,6 +137,7 @@ void Rnic::poll_directly(device::CQNumber empty) {
     ready = static_cast<std::size_t>(rest - events.begin());
   }
   serve_ready(std::span(events).first(ready));
+  if (many) share_with_roll(std::span(events).first(ready));
   serve_timers();
 }
 
@@ -302,6 +304,7 @@ void Rnic::add_connection(std::unique_ptr<Connection> connection) {
   if (timed_.capacity() <= connections_.size()) timed_.reserve(2 * connections_.size() + 8);
   if (streaming_.capacity() <= connections_.size()) streaming_.reserve(2 * connections_.size() + 8);
   if (splicing_.capacity() <= connections_.size()) splicing_.reserve(2 * connections_.size() + 8);
+  if (roll_.capacity() <= connections_.size()) roll_.reserve(2 * connections_.size() + 8);
   if (dead_.capacity() <= connections_.size()) dead_.reserve(2 * connections_.size() + 8);
   if (index_.reserve(connections_.size() + 1)) {
     for (auto& [number, other] : connections_) index_.put(number, other.get());

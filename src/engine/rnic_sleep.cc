@@ -70,7 +70,7 @@ bool Rnic::begin_sleep() {
     place_.leave();
     return leave_to_thread();
   }
-  if (left_to_polls_.load(std::memory_order_seq_cst)) watch_again();
+  watch_again();
   sleep_habit_.note_sleep();
   // As a poll that found nothing: the progress thread stands back from a program that comes often.
   note_empty_polls(1);

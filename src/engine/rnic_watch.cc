@@ -20,6 +20,7 @@ void Rnic::handle_interest(Connection& c) {
   if (interest == Connection::kReadsByEdges) watches_edges_.store(true, std::memory_order_seq_cst);
   const std::uint32_t events = interest & ~Connection::kRegistered;
   const bool is_new = c.interest == 0 || c.interest == Connection::kReadsByPolls;
+  go_off_roll(c);
   const Result<void> told = is_new ? poller_.add(c.stream()->fd(), events, c.number())
                                    : poller_.modify(c.stream()->fd(), events, c.number());
   c.interest = interest;
@@ -53,6 +54,7 @@ void Rnic::leave_to_polls() {
 }
 
 void Rnic::watch_again() {
+  if (!left_to_polls_.load(std::memory_order_seq_cst)) return;
   Entry entry(*this);
   watch_left();
 }
@@ -83,7 +85,8 @@ void Rnic::list_direct(Connection& c, bool reads) {
   if (reads) {
     c.direct_slot = static_cast<std::uint32_t>(streaming_.size());
     streaming_.push_back(&c);
-    if (streaming_.size() > kDirectStreamsMax) watch_left();  // polls do not ask so many
+    // Polls do not ask so many, unless they are on the roll.
+    if (streaming_.size() == kDirectStreamsMax + 1) watch_left();
     return;
   }
   streaming_[c.direct_slot] = streaming_.back();
@@ -102,6 +105,7 @@ void Rnic::swap_direct() {
 
 void Rnic::unwatch(Connection& c) {
   const std::uint32_t interest = std::exchange(c.interest, 0);
+  go_off_roll(c);
   if (interest == 0 || interest == Connection::kReadsByPolls) return;
   if (c.stream() != nullptr && c.stream()->fd() >= 0) poller_.remove(c.stream()->fd());
 }

@@ -108,6 +108,7 @@ void ProgressThread::run() {
       stand_back();
       continue;
     }
+    rnic_.watch_again();  // what polls are not about to ask
     const bool watched = rnic_.watched();
     const bool edges = rnic_.watches_edges();
     std::span<const epoll_event> ready;
@@ -188,6 +189,8 @@ void ProgressThread::look() {
 
 bool ProgressThread::consumers_poll() const {
   if (rnic_.consumer_entries() - entries_seen_ >= kLoopEntries) return true;
+  const bool calls = rnic_.consumer_entries() != entries_seen_;
+  if (rnic_.presence().is_at_work(now(), calls)) return true;
   const std::uint32_t polls = rnic_.empty_polls();
   const bool armed = rnic_.armings() != armings_seen_;
   const std::uint32_t since_arming = armed ? polls - rnic_.polls_at_arming() : kLoopPolls;
@@ -204,22 +207,20 @@ void ProgressThread::stand_back() {
     const bool pushed =
         !arms && pause.is_longest() && rnic_.nap().can_be_pushed() && rnic_.presence().stays(now());
     const bool slept = pushed ? !rnic_.nap().wait_pushed() : !rnic_.nap().wait(pause.us());
-    // Whoever saw this thread asleep had the lock, and may still be leaving streams to the polls:
-    // behind it is known which.
-    if (pushed) rnic_.watch_again();
     // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
     rnic_.others_turn().ask();
     // One poll is enough to go on, even of a program that arms: one that had much to send or
     // receive takes long. And who answers a hundred requests between two polls posts faster than
     // one that waits at memory ever does.
     const auto busily = kLoopEntries * static_cast<std::uint32_t>(pause.us() / kStandBackUs);
-    const bool comes =
-        rnic_.empty_polls() != polls_seen_ || rnic_.consumer_entries() - entries_seen_ >= busily;
+    const std::uint32_t calls = rnic_.consumer_entries() - entries_seen_;
+    const bool comes = rnic_.empty_polls() != polls_seen_ || calls >= busily ||
+                       rnic_.presence().is_at_work(now(), calls != 0);
     if ((slept || !comes) && !rnic_.place().wished()) return;
     if (pushed) {
       pause = {};  // it does not stay any more: has it stopped?
     } else {
-      pause.go_on(rnic_.watched(), rnic_.consumer_entries() - entries_seen_);
+      pause.go_on(rnic_.watched(), calls);
     }
     arms = rnic_.armings() != armings_seen_;
     look();

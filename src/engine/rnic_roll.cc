@@ -1,0 +1,84 @@
+// The roll: streams among many that a busy program's polls ask in turn, out of the poller's sight.
+//
+// Which they are, and why: docs/adr/0031-busy-streams-among-many-are-asked-in-turn.md.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/rnic.h"
+
+namespace weft::engine {
+
+namespace {
+/// A poll asks so many at most, and ends after so many messages: it is the program's turn.
+constexpr std::uint32_t kFoundMost = 16;
+constexpr std::size_t kAskedMost = 32;
+/// So many are asked for ahead, in steps: Rnic::prefetch_ready.
+constexpr std::size_t kWhole = 6, kParts = 4, kRings = 2;
+}  // namespace
+
+void Rnic::come_on_roll(std::span<const epoll_event> served) {
+  if (!nap_.is_under_way()) return;  // nor does the progress thread stand back
+  // Pairs with watch_again: whoever takes the place sees this, or we see that it is taken.
+  left_to_polls_.store(true, std::memory_order_seq_cst);
+  if (place_.taken()) return;
+  roll_budget_.earn(served.size());
+  for (const epoll_event& event : served) {
+    Connection* c = find_connection(event.data.u64);
+    if (c == nullptr || !c->only_reads()) continue;
+    if (c->interest != Connection::kReads && c->interest != Connection::kReadsByEdges) continue;
+    if (!roll_budget_.take()) return;
+    poller_.remove(c->stream()->fd());
+    c->interest = Connection::kReadsByPolls;
+    c->tell_again = false;
+    c->roll = {.slot = static_cast<std::uint32_t>(roll_.size())};
+    roll_.push_back(c);
+  }
+}
+
+/// Whatever it is to the poller from now on. Nothing if it is not on the roll.
+void Rnic::go_off_roll(Connection& c) {
+  const std::uint32_t slot = std::exchange(c.roll.slot, RollPlace::kNone);
+  if (slot == RollPlace::kNone) return;
+  Connection* last = roll_.back();
+  roll_.pop_back();
+  if (last == &c) return;
+  roll_[slot] = last;
+  last->roll.slot = slot;
+}
+
+/// Behind a poll's look at what the poller watches.
+void Rnic::share_with_roll(std::span<const epoll_event> served) {
+  const std::size_t on_roll = roll_.size(), off_roll = streaming_.size() - on_roll;
+  const bool many = served.size() >= kManyReady;
+  const std::uint32_t before = arrivals_;
+  // As often as the others had something.
+  call_roll(many ? served.size() * on_roll / std::max(off_roll, served.size()) : kAskedMost);
+  if (many) come_on_roll(served);
+  // Its program works on that first.
+  if (many || arrivals_ - before >= kManyReady) presence_.note_much(now_);
+}
+
+void Rnic::call_roll(std::size_t most) {
+  const std::uint32_t before = arrivals_;
+  const bool busy = roll_load_.is_busy(now_);
+  std::uint32_t asked = 0;
+  most = std::min({most, kAskedMost, roll_.size()});
+  for (; asked < most && arrivals_ - before < kFoundMost && !roll_.empty(); ++asked) {
+    if (++roll_at_ >= roll_.size()) roll_at_ = 0;
+    const auto ahead = [&](std::size_t by) { return roll_[(roll_at_ + by) % roll_.size()]; };
+    ahead(kWhole)->prefetch_whole();
+    ahead(kParts)->prefetch_parts();
+    ahead(kRings)->prefetch_rings();
+    Connection& c = *roll_[roll_at_];
+    const std::uint32_t arrived = arrivals_;
+    c.handle_polled();
+    if (c.roll.slot == RollPlace::kNone) continue;
+    if (c.roll.note(arrivals_ != arrived, busy, roll_budget_)) continue;
+    handle_interest(c);
+  }
+  roll_load_.note(asked, arrivals_ - before, now_);
+}
+
+}  // namespace weft::engine

@@ -20,7 +20,7 @@ class QPIndex {
   }
   std::size_t at(std::uint32_t qp_num) const {
     const Entry& entry = entries_[find(qp_num)];
-    if (entry.qp_num != qp_num) fail("a completion of QP {}, which is none of ours", qp_num);
+    if (entry.qp_num != qp_num) measure::fail("a completion of QP {}, none of ours", qp_num);
     return entry.index;
   }
   void clear() { entries_.assign(entries_.size(), {}); }

@@ -10,8 +10,8 @@
 
 namespace weft::engine {
 
-/// What may be lost by streams that come on the roll and leave before they have paid for it: as much
-/// as three messages cost to be told of each, and so a hundredth of all work, whatever their pattern.
+/// What may be lost by streams that come on the roll and leave before they have paid for it: each
+/// costs as much as to be told of three messages, all of them a hundredth of all work at most.
 class RollBudget {
  public:
   static constexpr std::uint32_t kMost = 2048;

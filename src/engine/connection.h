@@ -163,6 +163,8 @@ class Connection {
     return state_ == ConnectionState::Streaming && !held_back_ && !peer_closed_ && !blocked_ &&
            control_.empty() && hang_up_ == HangUp::None;
   }
+  /// No bulk was received for some time.
+  bool brings_messages() const { return turns_since_bulk_ == kTurnsSinceBulk; }
   /// False: nothing the stream could still report is of use before something else happens.
   bool watched() const {
     return state_ != ConnectionState::Dead && state_ != ConnectionState::Refused &&
@@ -200,6 +202,11 @@ class Connection {
   /// thousands of connections each has a request in so long a time, and would ask for each.
   static constexpr std::size_t kEmssWeightMin = 64 * 1024;
   static constexpr std::size_t kEmssBatchWeight = 4 * 1024;
+
+  /// A turn that brings more is one of bulk, and so are these behind it: the end of bulk, or what
+  /// came while the sender was slower.
+  static constexpr std::size_t kMessagesOctets = 16 * 1024;
+  static constexpr std::uint8_t kTurnsSinceBulk = 16;
 
   /// What a listener's connection counts as there.
   enum class Place : std::uint8_t { None, HalfOpen, Waiting };
@@ -327,6 +334,7 @@ class Connection {
   } turn_began_at_;
   bool tells_of_writes_ = false;           ///< the last turn did
   std::uint8_t small_turns_ = 0;           ///< in a row, up to the number that makes it brisk
+  std::uint8_t turns_since_bulk_ = kTurnsSinceBulk;  ///< up to that
   std::unique_ptr<TransmitBuffer> batch_;    ///< while unsent
   std::unique_ptr<SplicedBatches> spliced_;  ///< once something was
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message

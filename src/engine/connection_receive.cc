@@ -74,6 +74,11 @@ void Connection::ask_again() {
 void Connection::note_turn() {
   if (turn_octets_ == 0) return;
   tells_of_writes_ = turn_tells_of_writes();
+  if (turn_octets_ > kMessagesOctets) {
+    turns_since_bulk_ = 0;
+  } else if (turns_since_bulk_ < kTurnsSinceBulk) {
+    ++turns_since_bulk_;
+  }
   const bool leaves_much = batch_ != nullptr && batch_->total > kSmallOctets;
   const bool sent_much = std::exchange(sent_much_, false) || leaves_much;
   if (turn_octets_ > kSmallOctets || sent_much) {

@@ -104,7 +104,7 @@ void Rnic::note_arming() {
 
 void Rnic::poll_directly(device::CQNumber empty) {
   const std::size_t streams = streaming_.size();
-  const bool few = streams <= kDirectStreamsMax, many = streams > kLevelStreamsMax;
+  const bool few = streams <= kDirectStreamsMax, many = streams > kRolledStreamsMin;
   const bool alone = settings_.engine == Placement::Inline;
   const bool all = streams == 1 || empty == device::kNoCQ || alone || others_turn_.come();
   if (few) {

@@ -26,7 +26,7 @@ void Rnic::come_on_roll(std::span<const epoll_event> served) {
   roll_budget_.earn(served.size());
   for (const epoll_event& event : served) {
     Connection* c = find_connection(event.data.u64);
-    if (c == nullptr || !c->only_reads()) continue;
+    if (c == nullptr || !c->only_reads() || !c->brings_messages()) continue;
     if (c->interest != Connection::kReads && c->interest != Connection::kReadsByEdges) continue;
     if (!roll_budget_.take()) return;
     poller_.remove(c->stream()->fd());
@@ -75,7 +75,8 @@ void Rnic::call_roll(std::size_t most) {
     const std::uint32_t arrived = arrivals_;
     c.handle_polled();
     if (c.roll.slot == RollPlace::kNone) continue;
-    if (c.roll.note(arrivals_ != arrived, busy, roll_budget_)) continue;
+    const bool stays = c.roll.note(arrivals_ != arrived, busy, roll_budget_);
+    if (stays && c.brings_messages()) continue;
     handle_interest(c);
   }
   roll_load_.note(asked, arrivals_ - before, now_);

@@ -76,28 +76,29 @@ TEST(RollPlaceTest, GoesWhenAskedInVainAgainAndAgain) {
   }
 }
 
-constexpr std::size_t kStreams = 72;
+constexpr std::uint32_t kBulk = 128 * 1024;
 
 /// As a program looks that waits at memory for a peer's Write.
 [[gnu::noinline, gnu::no_sanitize("thread")]] std::uint64_t look_at(const std::uint64_t* word) {
   return *word;
 }
 
+/// Watched by edges.
 class RollTest : public PairTest {
  protected:
+  explicit RollTest(std::size_t count = 72) : streams(count) {}
   void SetUp() override {
     start();
     listen();
-    for (std::size_t i = 0; i < kStreams; ++i) {
+    for (std::size_t i = 0; i < streams; ++i) {
       here.push_back(client->make_qp());
       there.push_back(server->make_qp());
       establish(here[i], there[i]);
       ASSERT_FALSE(HasFatalFailure());
       ends.push_back(client_connection);
     }
-    const std::size_t octets = words.size() * sizeof words[0];
-    stag = client->register_octets(words.data(), octets, device::kLocalWrite);
-    server_stag = server->register_octets(written.data(), octets,
+    stag = client->register_octets(words.data(), kBulk, device::kLocalWrite);
+    server_stag = server->register_octets(written.data(), kBulk,
                                           device::kLocalWrite | device::kRemoteWrite);
     watched_at_first = watched();
   }
@@ -124,12 +125,13 @@ class RollTest : public PairTest {
   std::size_t on_roll() { return watched_at_first - std::min(watched(), watched_at_first); }
 
   /// A message to each of these, and all of them are taken.
-  void exchange(std::size_t from = 0, std::size_t to = kStreams) {
-    for (std::size_t i = from; i < to; ++i) {
-      server->post_receive(there[i], i, &written[i], sizeof written[i], server_stag);
-      client->post_send(here[i], {.wr_id = i, .address = &words[i], .octets = 8, .stag = stag});
+  void exchange(std::size_t from = 0, std::uint32_t octets = 8) {
+    for (std::size_t i = from; i < streams; ++i) {
+      server->post_receive(there[i], i, written.data(), octets, server_stag);
+      client->post_send(here[i],
+                        {.wr_id = i, .address = words.data(), .octets = octets, .stag = stag});
     }
-    for (std::size_t i = from; i < to; ++i) {
+    for (std::size_t i = from; i < streams; ++i) {
       ASSERT_TRUE(client->wait_completion().has_value());
       const auto done = server->wait_completion();
       ASSERT_TRUE(done.has_value());
@@ -139,7 +141,7 @@ class RollTest : public PairTest {
   /// Goes on until many are on the roll.
   void fill_roll() {
     const auto end = std::chrono::steady_clock::now() + Side::kWait;
-    while (on_roll() < kStreams / 2) {
+    while (on_roll() < streams / 2) {
       ASSERT_LT(std::chrono::steady_clock::now(), end);
       exchange();
       ASSERT_FALSE(HasFatalFailure());
@@ -148,7 +150,7 @@ class RollTest : public PairTest {
   /// The peer writes a word on each stream, and the server's program calls nothing.
   void write_words(std::uint64_t value) {
     std::fill(words.begin(), words.end(), value);
-    for (std::size_t i = 0; i < kStreams; ++i) {
+    for (std::size_t i = 0; i < streams; ++i) {
       client->post_send(here[i], {.opcode = device::SendOpcode::Write,
                                   .address = &words[i],
                                   .octets = 8,
@@ -156,12 +158,13 @@ class RollTest : public PairTest {
                                   .remote_stag = server_stag,
                                   .remote_to = reinterpret_cast<std::uintptr_t>(&written[i])});
     }
-    for (std::size_t i = 0; i < kStreams; ++i) ASSERT_TRUE(client->wait_completion().has_value());
+    for (std::size_t i = 0; i < streams; ++i) ASSERT_TRUE(client->wait_completion().has_value());
   }
   bool is_written(std::uint64_t value) const {
-    return std::all_of(written.begin(), written.end(),
+    return std::all_of(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(streams),
                        [&](const std::uint64_t& word) { return look_at(&word) == value; });
   }
+  void check_that_who_stops_polling_is_replaced();
   template <typename Condition>
   static bool comes_true(Condition condition) {
     const auto end = std::chrono::steady_clock::now() + Side::kWait;
@@ -169,15 +172,16 @@ class RollTest : public PairTest {
     return condition();
   }
 
+  const std::size_t streams;
   std::vector<QPHandle> here, there;
   std::vector<device::ConnectionNumber> ends;  ///< the client's
-  std::vector<std::uint64_t> words = std::vector<std::uint64_t>(kStreams);
-  std::vector<std::uint64_t> written = std::vector<std::uint64_t>(kStreams);
+  std::vector<std::uint64_t> words = std::vector<std::uint64_t>(kBulk / sizeof(std::uint64_t));
+  std::vector<std::uint64_t> written = words;
   std::uint32_t stag = 0, server_stag = 0;
   std::size_t watched_at_first = 0;
 };
 
-TEST_P(RollTest, WhoStopsPollingIsReplaced) {
+void RollTest::check_that_who_stops_polling_is_replaced() {
   for (std::uint64_t round = 1; round <= 5; ++round) {
     fill_roll();
     ASSERT_FALSE(HasFatalFailure());
@@ -185,6 +189,34 @@ TEST_P(RollTest, WhoStopsPollingIsReplaced) {
     EXPECT_TRUE(comes_true([&] { return is_written(round); })) << "round " << round;
     EXPECT_TRUE(comes_true([&] { return on_roll() == 0; })) << on_roll();
   }
+}
+
+TEST_P(RollTest, WhoStopsPollingIsReplaced) {
+  check_that_who_stops_polling_is_replaced();
+}
+
+/// Watched by levels.
+class RollOfLevelsTest : public RollTest {
+ protected:
+  RollOfLevelsTest() : RollTest(40) {}
+};
+
+TEST_P(RollOfLevelsTest, WhoStopsPollingIsReplaced) {
+  check_that_who_stops_polling_is_replaced();
+}
+
+TEST_P(RollTest, BulkIsNotAskedInTurn) {
+  for (int round = 0; round < 50; ++round) {
+    exchange(0, kBulk);
+    ASSERT_FALSE(HasFatalFailure());
+    // Of some the end comes alone, as a message would.
+    EXPECT_LT(on_roll(), streams / 4) << round;
+  }
+  fill_roll();
+  ASSERT_FALSE(HasFatalFailure());
+  exchange(0, kBulk);
+  exchange(0, kBulk);
+  EXPECT_LT(on_roll(), streams / 4);
 }
 
 TEST_P(RollTest, WhoSleepsHears) {
@@ -222,7 +254,7 @@ TEST_P(RollTest, WhoIsSilentIsWatchedAgainWhileThePollsGoOn) {
 TEST_P(RollTest, AStreamThatEndsLeavesTheOthersOnIt) {
   fill_roll();
   ASSERT_FALSE(HasFatalFailure());
-  for (std::size_t i = 0; i < kStreams / 2; i += 2) {
+  for (std::size_t i = 0; i < streams / 2; i += 2) {
     ASSERT_TRUE(client->rnic.disconnect(ends[i]).ok());
     const auto end = server->wait_event();
     ASSERT_TRUE(end.has_value());
@@ -233,8 +265,10 @@ TEST_P(RollTest, AStreamThatEndsLeavesTheOthersOnIt) {
     ASSERT_TRUE(server->rnic.destroy_qp(there[i + 1].face.number).ok());
     ASSERT_TRUE(client->wait_event().has_value());
   }
-  for (int round = 0; round < 50; ++round) exchange(kStreams / 2);
+  for (int round = 0; round < 50; ++round) exchange(streams / 2);
 }
+
+INSTANTIATE_TEST_SUITE_P(Thread, RollOfLevelsTest, ::testing::Values(Placement::Thread));
 
 INSTANTIATE_TEST_SUITE_P(Thread, RollTest, ::testing::Values(Placement::Thread));
 

@@ -74,6 +74,8 @@ class CompletionQueue {
   bool is_read(std::uint32_t produced) const {
     return static_cast<std::int32_t>(ring_.consumed_seen() - produced) >= 0;
   }
+  /// How many the consumer has not taken.
+  std::uint32_t unread() const { return ring_.produced_own() - ring_.consumed_seen(); }
   std::uint32_t users = 0;  ///< QPs that complete here
 
  private:
@@ -81,7 +83,6 @@ class CompletionQueue {
   bool holding() const { return held_ != 0 && state_ == core::CQState::ArmedAny; }
   /// Counts an entry, with which `unread` wait, into the hold. False: its event is due.
   bool hold(const device::CompletionEntry&, std::uint32_t unread);
-  std::uint32_t unread() const { return ring_.produced_own() - ring_.consumed_seen(); }
   /// Index of the oldest unread entry that no event accounts for; the next to be pushed if none.
   std::uint32_t first_untold() const;
 

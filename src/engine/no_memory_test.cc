@@ -93,6 +93,23 @@ TEST(NoMemoryTest, EveryCallSaysSoAndLeavesNothingBehind) {
   EXPECT_TRUE(rnic.destroy_pd(side.pd));
 }
 
+/// In the middle of a connection's work nobody could be told that there was no memory.
+TEST(NoMemoryTest, ACQRunsOverWithoutMemory) {
+  constexpr std::uint32_t kReceives = 64;
+  Side side(inline_settings());
+  side.cq = *side.rnic.create_cq(1, 7);
+  QPHandle qp = side.make_qp(1, 0, kReceives);
+  for (std::uint32_t i = 0; i < kReceives; ++i) side.post_receive(qp, i, nullptr, 0, 0);
+  {
+    FailAllocation fail(0, 0);
+    ASSERT_TRUE(side.rnic.command_qp(qp.face.number, device::QPCommand::Fail).ok());
+    EXPECT_FALSE(fail.struck());
+  }
+  const auto events = side.seen_async();
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.front().kind, device::AsyncEventKind::CQError);
+}
+
 class NoEvents final : public device::Events {
   void handle_completion_event(std::uint64_t) override {}
   void handle_async_event(const device::AsyncEvent&) override {}

@@ -22,14 +22,13 @@ class Presence {
   /// Who was not away for so long stays. Eight times what it can keep its peers waiting for when it
   /// goes away then (Nap::kPushed).
   static constexpr Duration kLong = std::chrono::milliseconds(40);
-  /// Who got much, and calls, comes again within this: a thousand requests, each to be answered.
-  static constexpr Duration kWork = std::chrono::milliseconds(20);
 
   /// A poll. True: it stays.
   bool note(Instant now) {
     const std::int64_t gap = now.ns - at_ns_.load(std::memory_order_relaxed);
     late_ns_ -= std::min(late_ns_, gap / kLateShare);
-    if (gap > kLate.count()) late_ns_ += gap;
+    was_late_ = gap > kLate.count();
+    if (was_late_) late_ns_ += gap;
     if (is_away(now) || late_ns_ > kAway.count()) {
       late_ns_ = 0;
       since_ns_.store(now.ns, std::memory_order_relaxed);
@@ -37,12 +36,14 @@ class Presence {
     at_ns_.store(now.ns, std::memory_order_relaxed);
     return stays(now);
   }
-  /// A poll brought many messages: the program works on them, and then comes again.
+  /// Did it come late the last time?
+  bool was_late() const { return was_late_; }
+  /// A poll brought many completions: the program works on them, and then comes again.
   void note_much(Instant now) { much_ns_.store(now.ns, std::memory_order_relaxed); }
-  /// `calls`: it called a moment ago, if only to post.
-  bool is_at_work(Instant now, bool calls) const {
-    const Duration most = calls ? kWork : kAway;
-    return now.ns - much_ns_.load(std::memory_order_relaxed) <= most.count();
+  /// It armed a CQ: perhaps it sleeps.
+  void note_arming() { much_ns_.store(kNever, std::memory_order_relaxed); }
+  bool is_at_work(Instant now) const {
+    return now.ns - much_ns_.load(std::memory_order_relaxed) <= kAway.count();
   }
   bool stays(Instant now) const {
     return !is_away(now) && now.ns - since_ns_.load(std::memory_order_relaxed) >= kLong.count();
@@ -55,8 +56,10 @@ class Presence {
 
   std::atomic<std::int64_t> at_ns_{0};
   std::atomic<std::int64_t> since_ns_{0};
-  std::atomic<std::int64_t> much_ns_{INT64_MIN / 2};
+  static constexpr std::int64_t kNever = INT64_MIN / 2;
+  std::atomic<std::int64_t> much_ns_{kNever};
   std::int64_t late_ns_ = 0;  ///< of who notes
+  bool was_late_ = false;     ///< likewise
 };
 
 }  // namespace weft::engine

@@ -208,6 +208,8 @@ Result<device::CQFace> Rnic::create_cq(std::uint32_t depth, std::uint64_t cookie
   const device::CQNumber number = next_cq_++;
   auto cq = std::make_unique<CompletionQueue>(number, std::move(*memory), cookie, timed);
   const device::CQFace face{number, cq->ring()};
+  // So that handle_cq_overflow has room, in the middle of a connection's work.
+  if (overflowed_.capacity() <= cqs_.size()) overflowed_.reserve(2 * cqs_.size() + 8);
   cqs_.emplace(number, std::move(cq));
   return face;
 } catch (const std::bad_alloc&) {

@@ -169,6 +169,7 @@ class Rnic final : public device::Device,
   /// The poller watches what was left to polls (leave_to_polls). Waits for the lock if there is
   /// something. To be called with the place taken.
   void watch_again();
+  bool has_left_to_polls() const { return left_to_polls_.load(std::memory_order_seq_cst); }
 
  private:
   class Entry;
@@ -263,7 +264,7 @@ class Rnic final : public device::Device,
   void come_on_roll(std::span<const epoll_event> served);
   void go_off_roll(Connection&);
   void share_with_roll(std::span<const epoll_event> served);
-  void call_roll(std::size_t most);
+  void call_roll(std::size_t most, std::uint32_t found_most);
   /// How long what was spliced is left alone where the program sleeps; where it polls, and asks
   /// itself, more; and twice as long each time that nothing of it was read.
   static constexpr Duration kSplicePauseMin = std::chrono::microseconds(50);
@@ -277,6 +278,7 @@ class Rnic final : public device::Device,
   Duration answer_wait(QueuePair&, const device::Posted&, Instant began);
   void await_answer(device::QPNumber, Duration wait);
   bool look_around(device::CQNumber empty);
+  void note_much(device::CQNumber empty);
   void poll_directly(device::CQNumber empty);
   void ask_streams(device::CQNumber empty, bool all);
   bool passes_over(Connection&, device::CQNumber empty) const;
@@ -368,7 +370,7 @@ class Rnic final : public device::Device,
   bool has_unwatched_ = false;  ///< some connection's poller_error is set
   std::optional<Instant> next_deadline_;
   bool deadline_moved_ = false;  ///< to an earlier time than whoever waits knows of
-  std::vector<CompletionQueue*> overflowed_;
+  std::vector<CompletionQueue*> overflowed_;  ///< with room for all CQs
   bool some_completion_lost_ = false;  ///< QueuePair::completion_lost of some QP
   std::vector<Connection*> timed_;  ///< of serve_timers(), with room for all connections
   std::vector<CompletionQueue*> moderated_;

@@ -97,9 +97,16 @@ void Rnic::note_consumer() {
 
 /// The program is about to sleep; if not in here, the progress thread has to be awake.
 void Rnic::note_arming() {
+  presence_.note_arming();
   polls_at_arming_.store(empty_polls(), std::memory_order_relaxed);
   if (sleep_habit_.note_arming()) nap_.interrupt();
   hasten_spliced();
+}
+
+/// Behind a poll that found the CQ empty: the program works on what is in it now.
+void Rnic::note_much(device::CQNumber empty) {
+  const auto cq = cqs_.find(empty);
+  if (cq != cqs_.end() && cq->second->unread() >= kManyReady) presence_.note_much(now_);
 }
 
 void Rnic::poll_directly(device::CQNumber empty) {
@@ -137,7 +144,10 @@ void Rnic::poll_directly(device::CQNumber empty) {
     ready = static_cast<std::size_t>(rest - events.begin());
   }
   serve_ready(std::span(events).first(ready));
-  if (many) share_with_roll(std::span(events).first(ready));
+  if (many || !roll_.empty()) {
+    share_with_roll(std::span(events).first(ready));
+    note_much(empty);
+  }
   serve_timers();
 }
 

@@ -14,21 +14,23 @@ namespace {
 /// A poll asks so many at most, and ends after so many messages: it is the program's turn.
 constexpr std::uint32_t kFoundMost = 16;
 constexpr std::size_t kAskedMost = 32;
+/// The poll of a program that comes seldom asks all.
+constexpr std::uint32_t kFoundMostSeldom = 64;
 /// So many are asked for ahead, in steps: Rnic::prefetch_ready.
 constexpr std::size_t kWhole = 6, kParts = 4, kRings = 2;
 }  // namespace
 
 void Rnic::come_on_roll(std::span<const epoll_event> served) {
-  if (!nap_.is_under_way()) return;  // nor does the progress thread stand back
-  // Pairs with watch_again: whoever takes the place sees this, or we see that it is taken.
-  left_to_polls_.store(true, std::memory_order_seq_cst);
-  if (place_.taken()) return;
+  // Not while the progress thread is about, nor for a program that polls seldom.
+  if (!nap_.is_under_way() || presence_.was_late()) return;
   roll_budget_.earn(served.size());
   for (const epoll_event& event : served) {
     Connection* c = find_connection(event.data.u64);
     if (c == nullptr || !c->only_reads() || !c->brings_messages()) continue;
     if (c->interest != Connection::kReads && c->interest != Connection::kReadsByEdges) continue;
-    if (!roll_budget_.take()) return;
+    // Pairs with watch_again: whoever takes the place sees this, or we see that it is taken.
+    left_to_polls_.store(true, std::memory_order_seq_cst);
+    if (place_.taken() || !roll_budget_.take()) return;
     poller_.remove(c->stream()->fd());
     c->interest = Connection::kReadsByPolls;
     c->tell_again = false;
@@ -51,21 +53,24 @@ void Rnic::go_off_roll(Connection& c) {
 /// Behind a poll's look at what the poller watches.
 void Rnic::share_with_roll(std::span<const epoll_event> served) {
   const std::size_t on_roll = roll_.size(), off_roll = streaming_.size() - on_roll;
-  const bool many = served.size() >= kManyReady;
-  const std::uint32_t before = arrivals_;
-  // As often as the others had something.
-  call_roll(many ? served.size() * on_roll / std::max(off_roll, served.size()) : kAskedMost);
-  if (many) come_on_roll(served);
-  // Its program works on that first.
-  if (many || arrivals_ - before >= kManyReady) presence_.note_much(now_);
+  if (presence_.was_late()) {
+    call_roll(on_roll, kFoundMostSeldom);
+  } else if (served.size() < kManyReady) {
+    call_roll(kAskedMost, kFoundMost);
+  } else {
+    // As often as the others had something.
+    const std::size_t share = served.size() * on_roll / std::max(off_roll, served.size());
+    call_roll(std::clamp<std::size_t>(share, 1, kAskedMost), kFoundMost);
+  }
+  if (served.size() >= kManyReady) come_on_roll(served);
 }
 
-void Rnic::call_roll(std::size_t most) {
+void Rnic::call_roll(std::size_t most, std::uint32_t found_most) {
   const std::uint32_t before = arrivals_;
   const bool busy = roll_load_.is_busy(now_);
   std::uint32_t asked = 0;
-  most = std::min({most, kAskedMost, roll_.size()});
-  for (; asked < most && arrivals_ - before < kFoundMost && !roll_.empty(); ++asked) {
+  most = std::min(most, roll_.size());
+  for (; asked < most && arrivals_ - before < found_most && !roll_.empty(); ++asked) {
     if (++roll_at_ >= roll_.size()) roll_at_ = 0;
     const auto ahead = [&](std::size_t by) { return roll_[(roll_at_ + by) % roll_.size()]; };
     ahead(kWhole)->prefetch_whole();

@@ -54,7 +54,7 @@ void Rnic::leave_to_polls() {
 }
 
 void Rnic::watch_again() {
-  if (!left_to_polls_.load(std::memory_order_seq_cst)) return;
+  if (!has_left_to_polls()) return;
   Entry entry(*this);
   watch_left();
 }

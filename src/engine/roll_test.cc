@@ -205,6 +205,52 @@ TEST_P(RollOfLevelsTest, WhoStopsPollingIsReplaced) {
   check_that_who_stops_polling_is_replaced();
 }
 
+/// Then there are too few for a roll, and too many to be asked directly.
+TEST_P(RollOfLevelsTest, WhenOthersEndThePollsGoOnToAskIt) {
+  fill_roll();
+  ASSERT_FALSE(HasFatalFailure());
+  for (std::size_t i = 0; i < 30; ++i) {
+    ASSERT_TRUE(client->rnic.disconnect(ends[i]).ok());
+    ASSERT_TRUE(server->wait_until([&] {
+      server->rnic.poll(server->cq.number);  // no end of the thread's nap
+      return server->take_event().has_value();
+    }));
+    ASSERT_TRUE(client->wait_event().has_value());
+    server->post_receive(there.back(), i, written.data(), 8, server_stag);
+    client->post_send(here.back(),
+                      {.wr_id = i, .address = words.data(), .octets = 8, .stag = stag});
+    const auto begin = std::chrono::steady_clock::now();
+    const auto done = server->wait_completion();
+    ASSERT_TRUE(done.has_value()) << i;
+    EXPECT_EQ(done->wr_id, i);
+    // Some timer or other ends every wait at last.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, Side::kWait / 4);
+    ASSERT_TRUE(client->wait_completion().has_value());
+  }
+}
+
+/// The poller always tells of many others.
+TEST_P(RollTest, OneOnTheRollIsHeardBesideMuchBulk) {
+  fill_roll();
+  ASSERT_FALSE(HasFatalFailure());
+  const auto post = [&](std::size_t i, std::uint32_t octets) {
+    server->post_receive(there[i], i, written.data(), octets, server_stag);
+    client->post_send(here[i],
+                      {.wr_id = i, .address = words.data(), .octets = octets, .stag = stag});
+  };
+  for (std::size_t i = 1; i < streams; ++i) post(i, kBulk);
+  bool heard = false;
+  for (int bulk = 0; !heard; ++bulk) {
+    ASSERT_LT(bulk, 5000);
+    ASSERT_TRUE(client->wait_completion().has_value());
+    const auto done = server->wait_completion();
+    ASSERT_TRUE(done.has_value());
+    heard = done->wr_id == 0;
+    if (!heard) post(done->wr_id, kBulk);
+    if (bulk == 1000) post(0, 8);
+  }
+}
+
 TEST_P(RollTest, BulkIsNotAskedInTurn) {
   for (int round = 0; round < 50; ++round) {
     exchange(0, kBulk);

@@ -21,8 +21,7 @@ constexpr std::size_t kWhole = 6, kParts = 4, kRings = 2;
 }  // namespace
 
 void Rnic::come_on_roll(std::span<const epoll_event> served) {
-  // Not while the progress thread is about, nor for a program that polls seldom.
-  if (!nap_.is_under_way() || presence_.was_late()) return;
+  if (!nap_.is_under_way()) return;  // the progress thread is about
   roll_budget_.earn(served.size());
   for (const epoll_event& event : served) {
     Connection* c = find_connection(event.data.u64);

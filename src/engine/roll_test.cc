@@ -140,8 +140,8 @@ class RollTest : public PairTest {
   }
   /// Goes on until many are on the roll.
   void fill_roll() {
-    const auto end = std::chrono::steady_clock::now() + Side::kWait;
-    while (on_roll() < streams / 2) {
+    const auto end = std::chrono::steady_clock::now() + 3 * Side::kWait;
+    while (on_roll() < streams / 4) {
       ASSERT_LT(std::chrono::steady_clock::now(), end);
       exchange();
       ASSERT_FALSE(HasFatalFailure());

@@ -27,8 +27,8 @@ class Presence {
   bool note(Instant now) {
     const std::int64_t gap = now.ns - at_ns_.load(std::memory_order_relaxed);
     late_ns_ -= std::min(late_ns_, gap / kLateShare);
-    was_late_ = gap > kLate.count();
-    if (was_late_) late_ns_ += gap;
+    gap_ns_ = gap;
+    if (gap > kLate.count()) late_ns_ += gap;
     if (is_away(now) || late_ns_ > kAway.count()) {
       late_ns_ = 0;
       since_ns_.store(now.ns, std::memory_order_relaxed);
@@ -36,8 +36,8 @@ class Presence {
     at_ns_.store(now.ns, std::memory_order_relaxed);
     return stays(now);
   }
-  /// Did it come late the last time?
-  bool was_late() const { return was_late_; }
+  /// Between its last two polls; for who notes.
+  Duration last_gap() const { return Duration{gap_ns_}; }
   /// A poll brought many completions: the program works on them, and then comes again.
   void note_much(Instant now) { much_ns_.store(now.ns, std::memory_order_relaxed); }
   /// It armed a CQ: perhaps it sleeps.
@@ -59,7 +59,7 @@ class Presence {
   static constexpr std::int64_t kNever = INT64_MIN / 2;
   std::atomic<std::int64_t> much_ns_{kNever};
   std::int64_t late_ns_ = 0;  ///< of who notes
-  bool was_late_ = false;     ///< likewise
+  std::int64_t gap_ns_ = 0;   ///< likewise
 };
 
 }  // namespace weft::engine

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/rnic.h"
@@ -14,8 +15,10 @@ namespace {
 /// A poll asks so many at most, and ends after so many messages: it is the program's turn.
 constexpr std::uint32_t kFoundMost = 16;
 constexpr std::size_t kAskedMost = 32;
-/// The poll of a program that comes seldom asks all.
-constexpr std::uint32_t kFoundMostSeldom = 64;
+/// The poll of a program that comes so seldom asks all, and ends later. It is longer than it takes
+/// to answer what a poll brings: else polls that bring more would make those behind them seldom.
+constexpr Duration kSeldom = std::chrono::milliseconds(1);
+constexpr std::uint32_t kFoundMostSeldom = 48;
 /// So many are asked for ahead, in steps: Rnic::prefetch_ready.
 constexpr std::size_t kWhole = 6, kParts = 4, kRings = 2;
 }  // namespace
@@ -52,7 +55,7 @@ void Rnic::go_off_roll(Connection& c) {
 /// Behind a poll's look at what the poller watches.
 void Rnic::share_with_roll(std::span<const epoll_event> served) {
   const std::size_t on_roll = roll_.size(), off_roll = streaming_.size() - on_roll;
-  if (presence_.was_late()) {
+  if (presence_.last_gap() > kSeldom) {
     call_roll(on_roll, kFoundMostSeldom);
   } else if (served.size() < kManyReady) {
     call_roll(kAskedMost, kFoundMost);

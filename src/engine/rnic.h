@@ -255,8 +255,9 @@ class Rnic final : public device::Device,
   static constexpr std::size_t kLevelStreamsMax = 64;
   /// So many that are ready at once are worth looking ahead among.
   static constexpr std::size_t kManyReady = 8;
-  /// With more, polls ask in turn those that have something most of the time (adr/0031).
-  static constexpr std::size_t kRolledStreamsMin = 32;
+  /// With more, polls ask in turn those that have something most of the time (adr/0031); not with
+  /// so many that none has something often.
+  static constexpr std::size_t kRolledStreamsMin = 32, kRolledStreamsMax = 4096;
   std::uint32_t interest_of(Connection&) const;
   void leave_to_polls();
   void watch_left();

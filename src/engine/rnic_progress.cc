@@ -111,7 +111,8 @@ void Rnic::note_much(device::CQNumber empty) {
 
 void Rnic::poll_directly(device::CQNumber empty) {
   const std::size_t streams = streaming_.size();
-  const bool few = streams <= kDirectStreamsMax, many = streams > kRolledStreamsMin;
+  const bool few = streams <= kDirectStreamsMax;
+  const bool many = streams > kRolledStreamsMin && streams <= kRolledStreamsMax;
   const bool alone = settings_.engine == Placement::Inline;
   const bool all = streams == 1 || empty == device::kNoCQ || alone || others_turn_.come();
   if (few) {

@@ -17,7 +17,7 @@
 #include "engine/listener_places.h"
 #include "engine/others_turn.h"
 #include "engine/queue_pair.h"
-#include "engine/roll_place.h"
+#include "engine/roll.h"
 #include "transport/transport.h"
 
 namespace weft::engine {
@@ -115,8 +115,8 @@ class Connection {
   /// The QP has something to send, or to receive into.
   void serve();
 
-  // Before it is served, in this order and some time apart: has what it needs brought into the
-  // cache. Changes nothing.
+  // Before it is served, in this order and some time apart (prefetch_ahead): has what it needs
+  // brought into the cache. Changes nothing.
   void prefetch_whole() const { prefetch(this, sizeof *this); }
   void prefetch_parts() const {
     prefetch(stream_.get(), kCacheLine);
@@ -364,5 +364,18 @@ class Connection {
   bool fin_sent_ = false;
   bool peer_closed_ = false;
 };
+
+/// Of thousands of connections that take turns none is in the cache any more. What the next ones
+/// need is asked for while others are served, in steps, each of which follows what the one before
+/// it brought. `ahead`: the connection that is served after so many others, or null; it may be
+/// another one's place, which does no harm.
+inline constexpr std::size_t kWholeAhead = 6;
+template <typename Ahead>
+void prefetch_ahead(Ahead ahead) {
+  constexpr std::size_t kParts = 4, kRings = 2;
+  if (const Connection* c = ahead(kWholeAhead)) c->prefetch_whole();
+  if (const Connection* c = ahead(kParts)) c->prefetch_parts();
+  if (const Connection* c = ahead(kRings)) c->prefetch_rings();
+}
 
 }  // namespace weft::engine

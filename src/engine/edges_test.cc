@@ -10,63 +10,21 @@
 #include <vector>
 
 #include "engine/poller.h"
-#include "engine/testing/side.h"
+#include "engine/testing/many_streams.h"
 
 namespace weft::engine {
 namespace {
 
 using device::ConnectionEventKind;
-using testing::PairTest;
-using testing::QPHandle;
+using testing::ManyStreamsTest;
 using testing::Side;
 
 constexpr std::size_t kStreams = 72;
 constexpr std::uint32_t kMost = 8 * 1024 * 1024;
 
-/// As a program looks that waits at memory for a peer's Write.
-[[gnu::noinline, gnu::no_sanitize("thread")]] std::uint64_t look_at(const std::uint64_t* word) {
-  return *word;
-}
-
-class EdgesTest : public PairTest {
+class EdgesTest : public ManyStreamsTest {
  protected:
-  void SetUp() override {
-    start();
-    listen();
-    for (std::size_t i = 0; i < kStreams; ++i) {
-      here.push_back(client->make_qp());
-      there.push_back(server->make_qp());
-      establish(here[i], there[i]);
-      ASSERT_FALSE(HasFatalFailure());
-      ends.push_back(client_connection);
-    }
-    stag = client->register_octets(source.data(), kMost, device::kLocalWrite);
-    server_stag = server->register_octets(target.data(), kMost, kAll);
-  }
-  /// The threads end before the memory that they write to.
-  void TearDown() override {
-    client.reset();
-    server.reset();
-  }
-  /// No timeout makes up for what nobody was told of.
-  Settings make_settings() override {
-    Settings settings = PairTest::make_settings();
-    settings.close_timeout = std::chrono::hours(1);
-    return settings;
-  }
-  void send(std::size_t stream, std::uint32_t octets) {
-    client->post_send(here[stream],
-                      {.wr_id = stream, .address = source.data(), .octets = octets, .stag = stag});
-  }
-  void receive(std::size_t stream, std::uint32_t octets) {
-    server->post_receive(there[stream], stream, target.data(), octets, server_stag);
-  }
-  static void expect_from(Side& side, std::size_t stream) {
-    const auto done = side.wait_completion();
-    ASSERT_TRUE(done.has_value());
-    EXPECT_EQ(done->wr_id, stream);
-    EXPECT_EQ(done->status, device::CompletionStatus::Success);
-  }
+  EdgesTest() : ManyStreamsTest(kStreams, kMost) {}
   /// Messages enough to make it brisk: turns beside it are short for 2 ms.
   void make_brisk(std::size_t stream) {
     for (int i = 0; i < 8; ++i) {
@@ -76,15 +34,6 @@ class EdgesTest : public PairTest {
       expect_from(*server, stream);
     }
   }
-
-  static constexpr std::uint32_t kAll =
-      device::kLocalWrite | device::kRemoteWrite | device::kRemoteRead;
-  std::vector<QPHandle> here, there;
-  std::vector<device::ConnectionNumber> ends;  ///< the client's
-  std::vector<std::uint8_t> source = std::vector<std::uint8_t>(kMost, 7);
-  std::vector<std::uint8_t> target = std::vector<std::uint8_t>(kMost);
-  std::vector<std::uint64_t> written = std::vector<std::uint64_t>(kStreams);
-  std::uint32_t stag = 0, server_stag = 0;
 };
 
 TEST_P(EdgesTest, EachIsHeardAgainAndAgain) {
@@ -156,27 +105,15 @@ TEST_P(EdgesTest, WhatWaitedForAReceiveIsReadWhenThereIsOne) {
 
 /// A program that polls and stops, again and again, while its thread stands back and returns.
 TEST_P(EdgesTest, NothingIsLostBetweenAProgramAndItsThread) {
-  const std::uint32_t words =
-      server->register_octets(written.data(), written.size() * sizeof(std::uint64_t), kAll);
-  auto* value = reinterpret_cast<std::uint64_t*>(source.data());
   for (std::uint64_t round = 1; round <= 60; ++round) {
-    *value = round;
-    for (std::size_t i = 0; i < kStreams; ++i) {
-      client->post_send(here[i], {.opcode = device::SendOpcode::Write,
-                                  .address = value,
-                                  .octets = 8,
-                                  .stag = stag,
-                                  .remote_stag = words,
-                                  .remote_to = reinterpret_cast<std::uintptr_t>(&written[i])});
-    }
-    for (std::size_t i = 0; i < kStreams; ++i) ASSERT_TRUE(client->wait_completion().has_value());
+    write_words(round);
+    ASSERT_FALSE(HasFatalFailure());
     const bool polls = round % 3 != 0;
     ASSERT_TRUE(server->wait_until([&] {
       if (polls) server->rnic.poll(server->cq.number);
       if (!polls) server->progress();
       if (!polls) std::this_thread::sleep_for(std::chrono::microseconds(300));
-      return std::all_of(written.begin(), written.end(),
-                         [&](const std::uint64_t& word) { return look_at(&word) == round; });
+      return is_written(round);
     })) << "round "
         << round;
   }

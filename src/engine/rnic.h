@@ -264,6 +264,10 @@ class Rnic final : public device::Device,
   /// From now on polls ask them, perhaps.
   void come_on_roll(std::span<const epoll_event> served);
   void go_off_roll(Connection&);
+  /// May streams come on the roll, as many as there are?
+  bool may_roll() const {
+    return streaming_.size() > kRolledStreamsMin && streaming_.size() <= kRolledStreamsMax;
+  }
   void share_with_roll(std::span<const epoll_event> served);
   void call_roll(std::size_t most, std::uint32_t found_most);
   /// How long what was spliced is left alone where the program sleeps; where it polls, and asks

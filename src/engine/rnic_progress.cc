@@ -112,7 +112,7 @@ void Rnic::note_much(device::CQNumber empty) {
 void Rnic::poll_directly(device::CQNumber empty) {
   const std::size_t streams = streaming_.size();
   const bool few = streams <= kDirectStreamsMax;
-  const bool many = streams > kRolledStreamsMin && streams <= kRolledStreamsMax;
+  const bool many = may_roll();
   const bool alone = settings_.engine == Placement::Inline;
   const bool all = streams == 1 || empty == device::kNoCQ || alone || others_turn_.come();
   if (few) {
@@ -239,20 +239,15 @@ int Rnic::timeout_ms() {
   return static_cast<int>(std::clamp<std::int64_t>(ms, 0, 60'000));
 }
 
-/// Of thousands of connections that take turns none is in the cache any more. What the next ones
-/// need is asked for while others are served, in steps, each of which follows what the one before
-/// it brought.
 void Rnic::prefetch_ready(std::span<const epoll_event> ready, std::size_t at) {
-  constexpr std::size_t kWhole = 6, kParts = 4, kRings = 2;  // so far ahead
-  // It may be another connection's place: that does no harm.
   const auto ahead = [&](std::size_t by) {
     return at + by < ready.size() ? index_.at(ready[at + by].data.u64) : nullptr;
   };
-  for (std::size_t by = at == 0 ? 1 : kWhole; by <= kWhole; ++by) {
+  // The first ones had nobody before them.
+  for (std::size_t by = 1; at == 0 && by < kWholeAhead; ++by) {
     if (const Connection* c = ahead(by)) c->prefetch_whole();
   }
-  if (const Connection* c = ahead(kParts)) c->prefetch_parts();
-  if (const Connection* c = ahead(kRings)) c->prefetch_rings();
+  prefetch_ahead(ahead);
 }
 
 void Rnic::serve_ready(std::span<const epoll_event> ready) {

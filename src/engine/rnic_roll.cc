@@ -19,11 +19,10 @@ constexpr std::size_t kAskedMost = 32;
 /// to answer what a poll brings: else polls that bring more would make those behind them seldom.
 constexpr Duration kSeldom = std::chrono::milliseconds(1);
 constexpr std::uint32_t kFoundMostSeldom = 48;
-/// So many are asked for ahead, in steps: Rnic::prefetch_ready.
-constexpr std::size_t kWhole = 6, kParts = 4, kRings = 2;
 }  // namespace
 
 void Rnic::come_on_roll(std::span<const epoll_event> served) {
+  if (!may_roll()) return;
   if (!nap_.is_under_way()) return;  // the progress thread is about
   roll_budget_.earn(served.size());
   for (const epoll_event& event : served) {
@@ -60,9 +59,7 @@ void Rnic::share_with_roll(std::span<const epoll_event> served) {
   } else if (served.size() < kManyReady) {
     call_roll(kAskedMost, kFoundMost);
   } else {
-    // As often as the others had something.
-    const std::size_t share = served.size() * on_roll / std::max(off_roll, served.size());
-    call_roll(std::clamp<std::size_t>(share, 1, kAskedMost), kFoundMost);
+    call_roll(std::min(roll_share(served.size(), on_roll, off_roll), kAskedMost), kFoundMost);
   }
   if (served.size() >= kManyReady) come_on_roll(served);
 }
@@ -74,10 +71,7 @@ void Rnic::call_roll(std::size_t most, std::uint32_t found_most) {
   most = std::min(most, roll_.size());
   for (; asked < most && arrivals_ - before < found_most && !roll_.empty(); ++asked) {
     if (++roll_at_ >= roll_.size()) roll_at_ = 0;
-    const auto ahead = [&](std::size_t by) { return roll_[(roll_at_ + by) % roll_.size()]; };
-    ahead(kWhole)->prefetch_whole();
-    ahead(kParts)->prefetch_parts();
-    ahead(kRings)->prefetch_rings();
+    prefetch_ahead([&](std::size_t by) { return roll_[(roll_at_ + by) % roll_.size()]; });
     Connection& c = *roll_[roll_at_];
     const std::uint32_t arrived = arrivals_;
     c.handle_polled();

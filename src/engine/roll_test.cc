@@ -5,17 +5,15 @@
 #include <fstream>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "engine/roll_place.h"
-#include "engine/testing/side.h"
+#include "engine/roll.h"
+#include "engine/testing/many_streams.h"
 
 namespace weft::engine {
 namespace {
 
 using device::ConnectionEventKind;
-using testing::PairTest;
-using testing::QPHandle;
+using testing::ManyStreamsTest;
 using testing::Side;
 
 TEST(RollBudgetTest, WhoPaysGivesBackAndTheRestIsEarned) {
@@ -76,42 +74,24 @@ TEST(RollPlaceTest, GoesWhenAskedInVainAgainAndAgain) {
   }
 }
 
-constexpr std::uint32_t kBulk = 128 * 1024;
-
-/// As a program looks that waits at memory for a peer's Write.
-[[gnu::noinline, gnu::no_sanitize("thread")]] std::uint64_t look_at(const std::uint64_t* word) {
-  return *word;
+TEST(RollShareTest, EachIsAskedAsOftenOnTheRollAndOffIt) {
+  EXPECT_EQ(roll_share(24, 500, 500), 24u);
+  EXPECT_EQ(roll_share(8, 900, 100), 72u);
+  EXPECT_EQ(roll_share(24, 250, 750), 8u);
+  EXPECT_EQ(roll_share(24, 1, 999), 1u) << "nobody waits for ever";
+  EXPECT_EQ(roll_share(8, 100, 0), 100u) << "those that were served may have come on it since";
+  EXPECT_EQ(roll_share(0, 100, 0), 1u);
 }
 
+constexpr std::uint32_t kBulk = 128 * 1024;
+
 /// Watched by edges.
-class RollTest : public PairTest {
+class RollTest : public ManyStreamsTest {
  protected:
-  explicit RollTest(std::size_t count = 72) : streams(count) {}
+  explicit RollTest(std::size_t count = 72) : ManyStreamsTest(count, kBulk) {}
   void SetUp() override {
-    start();
-    listen();
-    for (std::size_t i = 0; i < streams; ++i) {
-      here.push_back(client->make_qp());
-      there.push_back(server->make_qp());
-      establish(here[i], there[i]);
-      ASSERT_FALSE(HasFatalFailure());
-      ends.push_back(client_connection);
-    }
-    stag = client->register_octets(words.data(), kBulk, device::kLocalWrite);
-    server_stag = server->register_octets(written.data(), kBulk,
-                                          device::kLocalWrite | device::kRemoteWrite);
+    ManyStreamsTest::SetUp();
     watched_at_first = watched();
-  }
-  /// The threads end before the memory that they write to.
-  void TearDown() override {
-    client.reset();
-    server.reset();
-  }
-  /// No timeout makes up for what nobody was told of.
-  Settings make_settings() override {
-    Settings settings = PairTest::make_settings();
-    settings.close_timeout = std::chrono::hours(1);
-    return settings;
   }
 
   /// How many descriptors the server's poller watches, as the kernel tells.
@@ -124,18 +104,23 @@ class RollTest : public PairTest {
   }
   std::size_t on_roll() { return watched_at_first - std::min(watched(), watched_at_first); }
 
-  /// A message to each of these, and all of them are taken.
+  /// A message to each from this one on, and all of them are taken.
   void exchange(std::size_t from = 0, std::uint32_t octets = 8) {
     for (std::size_t i = from; i < streams; ++i) {
-      server->post_receive(there[i], i, written.data(), octets, server_stag);
-      client->post_send(here[i],
-                        {.wr_id = i, .address = words.data(), .octets = octets, .stag = stag});
+      receive(i, octets);
+      send(i, octets);
     }
-    for (std::size_t i = from; i < streams; ++i) {
+    take(streams - from);
+  }
+  void take(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
       ASSERT_TRUE(client->wait_completion().has_value());
+      const auto begin = std::chrono::steady_clock::now();
       const auto done = server->wait_completion();
       ASSERT_TRUE(done.has_value());
       EXPECT_EQ(done->status, device::CompletionStatus::Success);
+      // Some timer or other ends every wait at last.
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, Side::kWait / 4);
     }
   }
   /// Goes on until many are on the roll.
@@ -147,23 +132,6 @@ class RollTest : public PairTest {
       ASSERT_FALSE(HasFatalFailure());
     }
   }
-  /// The peer writes a word on each stream, and the server's program calls nothing.
-  void write_words(std::uint64_t value) {
-    std::fill(words.begin(), words.end(), value);
-    for (std::size_t i = 0; i < streams; ++i) {
-      client->post_send(here[i], {.opcode = device::SendOpcode::Write,
-                                  .address = &words[i],
-                                  .octets = 8,
-                                  .stag = stag,
-                                  .remote_stag = server_stag,
-                                  .remote_to = reinterpret_cast<std::uintptr_t>(&written[i])});
-    }
-    for (std::size_t i = 0; i < streams; ++i) ASSERT_TRUE(client->wait_completion().has_value());
-  }
-  bool is_written(std::uint64_t value) const {
-    return std::all_of(written.begin(), written.begin() + static_cast<std::ptrdiff_t>(streams),
-                       [&](const std::uint64_t& word) { return look_at(&word) == value; });
-  }
   void check_that_who_stops_polling_is_replaced();
   template <typename Condition>
   static bool comes_true(Condition condition) {
@@ -172,12 +140,6 @@ class RollTest : public PairTest {
     return condition();
   }
 
-  const std::size_t streams;
-  std::vector<QPHandle> here, there;
-  std::vector<device::ConnectionNumber> ends;  ///< the client's
-  std::vector<std::uint64_t> words = std::vector<std::uint64_t>(kBulk / sizeof(std::uint64_t));
-  std::vector<std::uint64_t> written = words;
-  std::uint32_t stag = 0, server_stag = 0;
   std::size_t watched_at_first = 0;
 };
 
@@ -185,7 +147,7 @@ void RollTest::check_that_who_stops_polling_is_replaced() {
   for (std::uint64_t round = 1; round <= 5; ++round) {
     fill_roll();
     ASSERT_FALSE(HasFatalFailure());
-    write_words(round);
+    write_words(round);  // the server's program calls nothing
     EXPECT_TRUE(comes_true([&] { return is_written(round); })) << "round " << round;
     EXPECT_TRUE(comes_true([&] { return on_roll() == 0; })) << on_roll();
   }
@@ -205,49 +167,19 @@ TEST_P(RollOfLevelsTest, WhoStopsPollingIsReplaced) {
   check_that_who_stops_polling_is_replaced();
 }
 
-/// Then there are too few for a roll, and too many to be asked directly.
-TEST_P(RollOfLevelsTest, WhenOthersEndThePollsGoOnToAskIt) {
-  fill_roll();
-  ASSERT_FALSE(HasFatalFailure());
-  for (std::size_t i = 0; i < 30; ++i) {
-    ASSERT_TRUE(client->rnic.disconnect(ends[i]).ok());
-    ASSERT_TRUE(server->wait_until([&] {
-      server->rnic.poll(server->cq.number);  // no end of the thread's nap
-      return server->take_event().has_value();
-    }));
-    ASSERT_TRUE(client->wait_event().has_value());
-    server->post_receive(there.back(), i, written.data(), 8, server_stag);
-    client->post_send(here.back(),
-                      {.wr_id = i, .address = words.data(), .octets = 8, .stag = stag});
-    const auto begin = std::chrono::steady_clock::now();
-    const auto done = server->wait_completion();
-    ASSERT_TRUE(done.has_value()) << i;
-    EXPECT_EQ(done->wr_id, i);
-    // Some timer or other ends every wait at last.
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, Side::kWait / 4);
-    ASSERT_TRUE(client->wait_completion().has_value());
-  }
-}
-
-/// The poller always tells of many others.
-TEST_P(RollTest, OneOnTheRollIsHeardBesideMuchBulk) {
-  fill_roll();
-  ASSERT_FALSE(HasFatalFailure());
-  const auto post = [&](std::size_t i, std::uint32_t octets) {
-    server->post_receive(there[i], i, written.data(), octets, server_stag);
-    client->post_send(here[i],
-                      {.wr_id = i, .address = words.data(), .octets = octets, .stag = stag});
-  };
-  for (std::size_t i = 1; i < streams; ++i) post(i, kBulk);
-  bool heard = false;
-  for (int bulk = 0; !heard; ++bulk) {
-    ASSERT_LT(bulk, 5000);
-    ASSERT_TRUE(client->wait_completion().has_value());
-    const auto done = server->wait_completion();
-    ASSERT_TRUE(done.has_value());
-    heard = done->wr_id == 0;
-    if (!heard) post(done->wr_id, kBulk);
-    if (bulk == 1000) post(0, 8);
+/// Then they are too few for anybody to come on the roll, and too many to be asked directly.
+TEST_P(RollOfLevelsTest, WhoIsOnItIsAskedWhileOthersWaitForAReceive) {
+  constexpr std::size_t kHeldBack = 10;
+  for (int round = 0; round < 20; ++round) {
+    fill_roll();
+    ASSERT_FALSE(HasFatalFailure());
+    for (std::size_t i = 0; i < kHeldBack; ++i) send(i, 8);
+    for (std::size_t i = 0; i < kHeldBack; ++i) ASSERT_TRUE(client->wait_completion().has_value());
+    server->rnic.poll(server->cq.number);
+    exchange(kHeldBack);
+    for (std::size_t i = 0; i < kHeldBack; ++i) receive(i, 8);
+    for (std::size_t i = 0; i < kHeldBack; ++i) ASSERT_TRUE(server->wait_completion().has_value());
+    ASSERT_FALSE(HasFailure());
   }
 }
 

@@ -1,4 +1,4 @@
-// Whether a stream among many is asked by polls or watched by the poller.
+// Which streams among many are asked by polls, how often, and which are watched by the poller.
 #pragma once
 
 #include <algorithm>
@@ -60,6 +60,14 @@ class RollLoad {
   std::uint32_t asked_ = 0, found_ = 0;
   Instant busy_until_;
 };
+
+/// How many of the roll to ask behind a look at those off it that found so many: each stream as
+/// often, on it and off it. At least one, so that nobody on it waits for ever.
+inline std::size_t roll_share(std::size_t found_off_roll, std::size_t on_roll,
+                              std::size_t off_roll) {
+  return std::max<std::size_t>(
+      found_off_roll * on_roll / std::max({off_roll, found_off_roll, std::size_t{1}}), 1);
+}
 
 /// A stream's place on the roll.
 struct RollPlace {

@@ -12,6 +12,7 @@
 #include "core/memory/memory_table.h"
 #include "core/mpa/startup.h"
 #include "device/device.h"
+#include "engine/ask_pause.h"
 #include "engine/buffers.h"
 #include "engine/spliced_batches.h"
 #include "engine/listener_places.h"
@@ -191,6 +192,7 @@ class Connection {
   int poller_error = 0;                    ///< errno: the poller refused
   std::uint32_t direct_slot = kNotListed;  ///< index in the list of streams to read
   PassedOver passed_over;                  ///< by polls
+  AskPause ask_pause;                      ///< of polls
   RollPlace roll;                          ///< while it is on the roll
   bool on_splice_list = false;             ///< of those that have spliced something
   bool to_bury = false;                    ///< on the list of the dead

@@ -284,8 +284,9 @@ class Rnic final : public device::Device,
   void await_answer(device::QPNumber, Duration wait);
   bool look_around(device::CQNumber empty);
   void note_much(device::CQNumber empty);
-  void poll_directly(device::CQNumber empty);
-  void ask_streams(device::CQNumber empty, bool all);
+  bool poll_directly(device::CQNumber empty);
+  bool ask_streams(device::CQNumber empty, bool all);
+  bool ask_stream(Connection&);
   bool passes_over(Connection&, device::CQNumber empty) const;
   void give_way();
   void note_empty_polls(std::uint32_t polls);

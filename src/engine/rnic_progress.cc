@@ -12,6 +12,7 @@
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
 #include "engine/rnic_listener.h"
+#include "engine/ticks.h"
 
 namespace weft::engine {
 
@@ -76,8 +77,9 @@ bool Rnic::look_around(device::CQNumber empty) {
   const std::uint32_t departures = departures_;
   if (courtesy_.was_away()) poll_turn_ = kPollerEvery - 1;  // the poller is asked now
   if (any_rung()) serve_rung();  // before the look at what came: a peer may wait for it
-  poll_directly(empty);
-  return courtesy_.note(arrivals_, departures_ != departures);
+  const bool asked = poll_directly(empty);
+  const bool sent = departures_ != departures;
+  return (asked || sent) && courtesy_.note(arrivals_, sent);
 }
 
 /// To who shares this processor, if there is somebody.
@@ -109,15 +111,16 @@ void Rnic::note_much(device::CQNumber empty) {
   if (cq != cqs_.end() && cq->second->unread() >= kManyReady) presence_.note_much(now_);
 }
 
-void Rnic::poll_directly(device::CQNumber empty) {
+/// False: whoever might have something was asked a moment ago.
+bool Rnic::poll_directly(device::CQNumber empty) {
   const std::size_t streams = streaming_.size();
   const bool few = streams <= kDirectStreamsMax;
   const bool many = may_roll();
   const bool alone = settings_.engine == Placement::Inline;
   const bool all = streams == 1 || empty == device::kNoCQ || alone || others_turn_.come();
   if (few) {
-    ask_streams(empty, all);
-    if (++poll_turn_ % kPollerEvery != 0) return;
+    if (!ask_streams(empty, all)) return false;
+    if (++poll_turn_ % kPollerEvery != 0) return true;
   }
   tick();
   if (!few) look_at_spliced();
@@ -150,16 +153,33 @@ void Rnic::poll_directly(device::CQNumber empty) {
     note_much(empty);
   }
   serve_timers();
+  return true;
 }
 
 /// The clock is read when something arrives (Connection::receive_once): most polls find nothing.
-void Rnic::ask_streams(device::CQNumber empty, bool all) {
+/// False: nobody was asked, as all have just been.
+bool Rnic::ask_streams(device::CQNumber empty, bool all) {
+  bool any = streaming_.empty();
   // Who waits for small messages is not kept waiting by another one's turn.
   if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
   // By index: serving one may end it and change the list.
   for (std::size_t i = 0; i < streaming_.size(); ++i) {
-    if (all || !passes_over(*streaming_[i], empty)) streaming_[i]->handle_polled();
+    any |= (!all && passes_over(*streaming_[i], empty)) || ask_stream(*streaming_[i]);
   }
+  return any;
+}
+
+bool Rnic::ask_stream(Connection& c) {
+  const std::uint64_t began = ticks();
+  if (!c.ask_pause.is_over(began)) return false;
+  const std::uint32_t before = arrivals_;
+  c.handle_polled();
+  if (arrivals_ != before) {
+    c.ask_pause.note_found();
+  } else if (c.brings_messages() && c.stream() != nullptr && c.stream()->is_within_host()) {
+    c.ask_pause.note_vain(began, ticks());
+  }
+  return true;
 }
 
 /// Who polls one CQ waits for its streams. Another one's can wait a few polls (PassedOver), unless

@@ -4,9 +4,7 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <x86intrin.h>
-#endif
+#include "engine/ticks.h"
 
 namespace weft::engine {
 
@@ -14,31 +12,19 @@ namespace weft::engine {
 /// its last tick: that is a call to memory that is in no first-level cache.
 class TimeStamp {
  public:
-  void note() { at_ = read(); }
+  void note() { at_ = ticks(); }
   /// Was it within the last millisecond? Always false where there is no such counter.
   bool is_fresh() const {
     // No counter of these is faster than 8 GHz. Those of two processors may differ: then it was
     // never.
-    return kCounts && read() - at_ < kFresh;
+    return kTicks && ticks() - at_ < kFresh;
   }
 
  private:
-#if defined(__x86_64__) || defined(__i386__)
-  static constexpr bool kCounts = true;
-  static constexpr std::uint64_t kFresh = 1 << 20;  // 0.2 to 1 ms
-  static std::uint64_t read() { return __rdtsc(); }
-#elif defined(__aarch64__)
-  static constexpr bool kCounts = true;
+#if defined(__aarch64__)
   static constexpr std::uint64_t kFresh = 1 << 14;  // 16 us at 1 GHz to 0.9 ms at 18 MHz
-  static std::uint64_t read() {
-    std::uint64_t value;
-    asm volatile("mrs %0, cntvct_el0" : "=r"(value));
-    return value;
-  }
 #else
-  static constexpr bool kCounts = false;
-  static constexpr std::uint64_t kFresh = 0;
-  static std::uint64_t read() { return 0; }
+  static constexpr std::uint64_t kFresh = 1 << 20;  // 0.2 to 1 ms
 #endif
 
   std::uint64_t at_ = 0;

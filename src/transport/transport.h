@@ -69,6 +69,8 @@ class Stream {
   /// after a receive that gave less than it was asked for, or said WouldBlock without an error,
   /// makes an edge.
   virtual bool has_edges() const { return false; }
+  /// The peer is known to be on this host: what it sends is here when its call returns.
+  virtual bool is_within_host() const { return false; }
   virtual Address local() const = 0;  ///< these two also after the end
   virtual Address peer() const = 0;
 };

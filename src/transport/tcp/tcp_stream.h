@@ -27,6 +27,7 @@ class TCPStream final : public Stream {
   std::size_t emss() override;
   int fd() const override { return socket_.fd(); }
   bool has_edges() const override { return true; }
+  bool is_within_host() const override { return within_host_; }
   Address local() const override { return local_; }
   Address peer() const override { return peer_; }
 

@@ -23,7 +23,7 @@ constexpr std::size_t kBatchesLentFreely = 16;
 /// TCP's packets are a little longer than this at most, where nothing makes them shorter: within
 /// a host.
 constexpr std::size_t kPacketOctets = 65'000;
-/// What has so many packets at most may leave in equal shares.
+/// What has so many packets at most may leave in shares.
 constexpr std::size_t kSharesMax = 3;
 /// Less is copied: to splice it, and to ask whether it was read, costs as much.
 constexpr std::size_t kSplicedOctetsMin = 100'000;
@@ -34,7 +34,9 @@ constexpr std::size_t kSplicedOctetsMax = 256 * 1024;
 constexpr Duration kLookPause = std::chrono::microseconds(4);
 /// So long the peer may take to read what was spliced when our program ends the connection.
 constexpr Duration kSplicePatience = std::chrono::milliseconds(10);
-/// A share is so much longer, so that of FPDUs as long as it one ends within it, CRC and all.
+/// The last share is this part of a message, as its last segment is (core::QP).
+constexpr std::size_t kEndOf = 8;
+/// The others are so much longer, so that the FPDUs before the last one end in them, CRC and all.
 constexpr std::size_t kShareMore = 64;
 
 /// Ends the list where it has that many octets. Returns how many entries are left of it.
@@ -137,10 +139,10 @@ bool Connection::make_batch(bool is_short) {
   return true;
 }
 
-/// How much of the batch leaves at once. In equal shares, and not a packet and a short one behind
-/// it, the one is copied there while the other is copied here, if the peer has nothing else to do:
-/// so it is where we answer and had waited for longer than we send. Where the MSS makes packets,
-/// each begins with an FPDU, and stays so.
+/// How much of the batch leaves at once. Of shares that end in a short one all others are received,
+/// checked and placed there while that one is sent here, if the peer has nothing else to do: so it
+/// is where we answer and had waited for longer than we send. Where the MSS makes packets, each
+/// begins with an FPDU, and stays so.
 std::size_t Connection::share_of_batch() {
   const bool heard = std::exchange(heard_, false);
   const std::size_t octets = batch_->total;
@@ -149,7 +151,8 @@ std::size_t Connection::share_of_batch() {
   if (shares < 2 || shares > kSharesMax || emss_ < kPacketOctets / 2) return octets;
   last_answer_.began = owner_.read_clock();
   const bool waited = last_answer_.began - last_answer_.ended > last_answer_.took;
-  return heard && waited ? octets / shares + kShareMore : octets;
+  const std::size_t others = std::min((octets - octets / kEndOf) / (shares - 1), kPacketOctets);
+  return heard && waited ? others + kShareMore : octets;
 }
 
 /// A whole batch went; only of those that might leave in shares it matters when.

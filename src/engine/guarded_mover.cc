@@ -180,8 +180,9 @@ bool timed(std::atomic<bool>& cold, std::size_t octets, Sum sum) {
 /// programs look at soon.
 constexpr std::size_t kPlacedPastOctetsMin = RecentPlaces::kBlockOctets;
 
-/// Less says too little of how slow stores are, and gains nothing by going past the caches.
-constexpr std::size_t kFetchedPastOctetsMin = kTimedOctetsMin;
+/// Less says too little of how slow stores are, and gains nothing by going past the caches. The
+/// short end of 64 KiB (core::QP) does.
+constexpr std::size_t kFetchedPastOctetsMin = 8 * 1024;
 
 /// Runs `access`, which touches only [address, address + octets) of registered memory.
 template <typename Access>

@@ -12,8 +12,16 @@ namespace weft::core {
 constexpr std::uint32_t kCheckedWriteOctetsMax = 32 * 1024;
 /// Longer segments than packets have: within a host.
 constexpr std::uint32_t kLongSegmentOctetsMin = 32 * 1024;
-/// More are not cut in equal ones: the last of them is no great part.
-constexpr std::uint32_t kEqualSegmentsMax = 3;
+/// More have no short one at their end: the last of them is no great part anyway.
+constexpr std::uint32_t kShortEndOfMost = 3;
+/// The short end is this part of a message. Of 64 KiB over loopback: a quarter 0.94 of the time of
+/// two halves, an eighth 0.90, a thirty-second 0.95.
+constexpr std::uint32_t kEndOf = 8;
+
+/// The least number of parts of which none is longer; or how long each of so many is.
+constexpr std::uint32_t in_parts(std::uint32_t octets, std::uint32_t part) {
+  return octets / part + (octets % part != 0 ? 1 : 0);
+}
 
 // Makes the next WR ready for its first segment. False: none, or a fence, the ORD, the consumer or
 // an error holds it. Local invalidations and binds take effect here and the search goes on.
@@ -139,19 +147,23 @@ bool QP::may_start(const OpenWork& work) const {
 }
 
 std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
-  if (work.is_send()) return send_octets_max(work, mulpdu_ - wire::kUntaggedHeaderOctets);
-  const std::uint32_t room = mulpdu_ - wire::kTaggedHeaderOctets;
-  return stream_.crc ? std::min(room, kCheckedWriteOctetsMax) : room;
+  const bool is_send = work.is_send();
+  const std::uint32_t longest =
+      mulpdu_ - (is_send ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets);
+  const std::uint32_t room =
+      stream_.crc && !is_send ? std::min(longest, kCheckedWriteOctetsMax) : longest;
+  if (!ends_short(work, longest)) return room;
+  const std::uint32_t body = work.octets - work.octets / kEndOf;
+  return in_parts(body, in_parts(body, room));
 }
 
-// A Send of a little more than a longest FPDU, with nothing else open, is cut in equal ones, so
-// that the peer can check and place the one while the other is on its way. Where FPDUs are packets,
-// each fills one.
-std::uint32_t QP::send_octets_max(const OpenWork& work, std::uint32_t room) const {
-  const std::uint32_t segments = work.octets / room + (work.octets % room != 0 ? 1 : 0);
-  const bool few = segments > 1 && segments <= kEqualSegmentsMax && room >= kLongSegmentOctetsMin;
-  if (!few || open_work_.size() > 1 || queues_.send_pending()) return room;
-  return work.octets / segments + (work.octets % segments != 0 ? 1 : 0);
+// A message of a little more than a longest FPDU, with nothing else open: when it ends in a short
+// segment, the peer can check and place all others while that one is on its way. Where FPDUs are
+// packets, each fills one.
+bool QP::ends_short(const OpenWork& work, std::uint32_t longest) const {
+  return longest >= kLongSegmentOctetsMin && work.octets > longest &&
+         in_parts(work.octets, longest) <= kShortEndOfMost && open_work_.size() == 1 &&
+         !queues_.send_pending();
 }
 
 // The checks before the first octet leaves. Lengths of 0 are not checked (verbs draft §7).

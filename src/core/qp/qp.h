@@ -259,7 +259,7 @@ class QP {
   bool work_waits() const;
   WorkStatus check_work(const OpenWork&) const;
   std::uint32_t segment_octets_max(const OpenWork&) const;
-  std::uint32_t send_octets_max(const OpenWork& work, std::uint32_t room) const;
+  bool ends_short(const OpenWork& work, std::uint32_t longest) const;
   bool transmit_work(TransmitBatch&, Instant now);
   bool is_short(const OpenWork&) const;
   bool transmit_short(TransmitBatch&, OpenWork&, Instant now);

@@ -80,7 +80,7 @@ TEST(QPSend, IsCutAtTheMULPDUAndScattered) {
 }
 
 //= DDP-04 DDP-07
-TEST(QPSend, OfALittleMoreThanALongestSegmentIsCutInEqualOnes) {
+TEST(QPSend, OfALittleMoreThanALongestSegmentEndsInAShortOne) {
   using Lengths = std::vector<std::size_t>;
   const auto segments_of = [](std::size_t octets, std::size_t emss, std::size_t messages) {
     Pair pair({}, End::stream(Role::Initiator), emss);
@@ -98,8 +98,10 @@ TEST(QPSend, OfALittleMoreThanALongestSegmentIsCutInEqualOnes) {
   };
   const std::size_t emss = wire::fpdu_octets(60000), most = wire::mulpdu(emss, false) - 18;
   EXPECT_EQ(segments_of(most, emss, 1), Lengths{most});
-  EXPECT_EQ(segments_of(most + 1, emss, 1), (Lengths{most / 2 + 1, most / 2}));
-  EXPECT_EQ(segments_of(3 * most - 3, emss, 1), Lengths(3, most - 1));
+  const std::size_t end = (most + 1) / 8;
+  EXPECT_EQ(segments_of(most + 1, emss, 1), (Lengths{most + 1 - end, end}));
+  const std::size_t three = 3 * most, other = (three - three / 8 + 2) / 3;
+  EXPECT_EQ(segments_of(three, emss, 1), (Lengths{other, other, other, three - 3 * other}));
   // Of many the last is no great part; what is cut to packets fills them.
   EXPECT_EQ(segments_of(3 * most + 1, emss, 1), (Lengths{most, most, most, 1}));
   EXPECT_EQ(segments_of(3 * 8948, 8948, 1).front(), wire::mulpdu(8948, false) - 18);

@@ -9,7 +9,8 @@ namespace {
 
 /// Entries of the send queue: enough for what is unsignalled, and for a Write with its Read.
 constexpr std::uint32_t kSendDepth = 256;
-/// A receive is posted for the next messages before this one is answered.
+/// Receives for the next messages are posted before this one is answered. The peer waits for the
+/// answer: the next receive is posted behind it.
 constexpr std::uint32_t kReceivesAhead = 4;
 
 class RdmaPing final : public RdmaRunner {
@@ -61,7 +62,6 @@ class RdmaPing final : public RdmaRunner {
   bool answer() {
     if (trip_ == leg_.count || !arrived()) return false;
     if (plan_.verify) verify();
-    if (plan_.two_sided()) post_receives_ahead();
     send_message();
     ++trip_;
     return true;
@@ -119,7 +119,11 @@ class RdmaPing final : public RdmaRunner {
   }
 
   void send_message() {
-    if (plan_.two_sided() && side_ == Side::Client) post_receives_ahead();
+    send_one();
+    if (plan_.two_sided()) post_receives_ahead();
+  }
+
+  void send_one() {
     while (in_flight_ + 2 > kSendDepth) poll();
     const auto source = memory_->source(0, leg_.octets);
     if (plan_.verify && plan_.op != Op::Read) fill_pattern(source, leg_.seed, number(side_));

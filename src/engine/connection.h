@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "engine/ask_pause.h"
 #include "engine/buffers.h"
+#include "engine/share_habit.h"
 #include "engine/spliced_batches.h"
 #include "engine/listener_places.h"
 #include "engine/others_turn.h"
@@ -222,6 +223,8 @@ class Connection {
   void handle_stream_ready(HangUp hang_up);
   void transmit_more();
   std::size_t share_of_batch();
+  bool ends_short() const;
+  void note_trip(Duration took);
   void note_sent();
   bool may_splice();
   bool make_batch(bool is_short);
@@ -329,7 +332,9 @@ class Connection {
   struct {
     Instant began, ended;
     Duration took{};
-  } last_answer_;                          ///< the last batch that might leave in shares
+    std::size_t octets = 0;  ///< if it was one that somebody waits for
+  } last_answer_;            ///< the last batch that might leave in shares
+  std::unique_ptr<ShareHabit> share_habit_;  ///< once there was one that somebody waits for
   std::size_t turn_octets_ = 0;            ///< received since this connection's turn began
   struct {
     std::uint32_t large_writes = 0, produced = 0;  ///< of the QP, and by its receive CQ

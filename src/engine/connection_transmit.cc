@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "engine/connection.h"
@@ -34,10 +35,15 @@ constexpr std::size_t kSplicedOctetsMax = 256 * 1024;
 constexpr Duration kLookPause = std::chrono::microseconds(4);
 /// So long the peer may take to read what was spliced when our program ends the connection.
 constexpr Duration kSplicePatience = std::chrono::milliseconds(10);
-/// The last share is this part of a message, as its last segment is (core::QP).
-constexpr std::size_t kEndOf = 8;
+/// A short last share is this part of a message, as its last segment is.
+constexpr std::size_t kEndOf = core::QP::kShortEndOf;
 /// The others are so much longer, so that the FPDUs before the last one end in them, CRC and all.
 constexpr std::size_t kShareMore = 64;
+
+/// But for headers and CRCs, which depend on how a message is cut.
+bool are_alike(std::size_t octets, std::size_t others) {
+  return std::max(octets, others) - std::min(octets, others) < kShareMore;
+}
 
 /// Ends the list where it has that many octets. Returns how many entries are left of it.
 std::size_t shorten(std::span<iovec> list, std::size_t octets) {
@@ -139,20 +145,37 @@ bool Connection::make_batch(bool is_short) {
   return true;
 }
 
-/// How much of the batch leaves at once. Of shares that end in a short one all others are received,
-/// checked and placed there while that one is sent here, if the peer has nothing else to do: so it
-/// is where we answer and had waited for longer than we send. Where the MSS makes packets, each
-/// begins with an FPDU, and stays so.
+/// How much of the batch leaves at once. In shares, and not a packet and a short one behind it, the
+/// one is received, checked and placed there while the other is sent here, if the peer has nothing
+/// else to do: so it is where we answer and had waited for longer than we send. Where the MSS makes
+/// packets, each begins with an FPDU, and stays so.
 std::size_t Connection::share_of_batch() {
   const bool heard = std::exchange(heard_, false);
   const std::size_t octets = batch_->total;
   if (batch_->spliced) return octets;
   const std::size_t shares = (octets + kPacketOctets - 1) / kPacketOctets;
   if (shares < 2 || shares > kSharesMax || emss_ < kPacketOctets / 2) return octets;
-  last_answer_.began = owner_.read_clock();
+  const Instant before = std::exchange(last_answer_.began, owner_.read_clock());
   const bool waited = last_answer_.began - last_answer_.ended > last_answer_.took;
-  const std::size_t others = std::min((octets - octets / kEndOf) / (shares - 1), kPacketOctets);
-  return heard && waited ? others + kShareMore : octets;
+  const bool is_answer = heard && waited;
+  const std::size_t octets_before = std::exchange(last_answer_.octets, is_answer ? octets : 0);
+  if (!is_answer) return octets;
+  const bool was_short = ends_short();
+  if (are_alike(octets, octets_before)) note_trip(last_answer_.began - before);
+  if (!was_short) return octets / shares + kShareMore;
+  return std::min((octets - octets / kEndOf) / (shares - 1), kPacketOctets) + kShareMore;
+}
+
+/// Equal shares until it is known, and where there is no memory to learn it.
+bool Connection::ends_short() const {
+  return share_habit_ != nullptr && share_habit_->ends_short();
+}
+
+void Connection::note_trip(Duration took) {
+  if (share_habit_ == nullptr) share_habit_.reset(new (std::nothrow) ShareHabit);
+  if (share_habit_ == nullptr) return;
+  share_habit_->note(took);
+  qp_->core().set_ends_short(share_habit_->ends_short());
 }
 
 /// A whole batch went; only of those that might leave in shares it matters when.

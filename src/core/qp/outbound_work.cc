@@ -12,11 +12,8 @@ namespace weft::core {
 constexpr std::uint32_t kCheckedWriteOctetsMax = 32 * 1024;
 /// Longer segments than packets have: within a host.
 constexpr std::uint32_t kLongSegmentOctetsMin = 32 * 1024;
-/// More have no short one at their end: the last of them is no great part anyway.
-constexpr std::uint32_t kShortEndOfMost = 3;
-/// The short end is this part of a message. Of 64 KiB over loopback: a quarter 0.94 of the time of
-/// two halves, an eighth 0.90, a thirty-second 0.95.
-constexpr std::uint32_t kEndOf = 8;
+/// Of more the last is no great part anyway.
+constexpr std::uint32_t kFewSegmentsMost = 3;
 
 /// The least number of parts of which none is longer; or how long each of so many is.
 constexpr std::uint32_t in_parts(std::uint32_t octets, std::uint32_t part) {
@@ -152,17 +149,18 @@ std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
       mulpdu_ - (is_send ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets);
   const std::uint32_t room =
       stream_.crc && !is_send ? std::min(longest, kCheckedWriteOctetsMax) : longest;
-  if (!ends_short(work, longest)) return room;
-  const std::uint32_t body = work.octets - work.octets / kEndOf;
-  return in_parts(body, in_parts(body, room));
+  if (!is_lone_of_few(work, longest)) return room;
+  const std::uint32_t end_of = ends_short_ ? kShortEndOf : in_parts(work.octets, longest);
+  const std::uint32_t others = work.octets - work.octets / end_of;
+  return in_parts(others, in_parts(others, room));
 }
 
-// A message of a little more than a longest FPDU, with nothing else open: when it ends in a short
-// segment, the peer can check and place all others while that one is on its way. Where FPDUs are
-// packets, each fills one.
-bool QP::ends_short(const OpenWork& work, std::uint32_t longest) const {
+// A message of a little more than a longest FPDU, with nothing else open, is cut so that the peer
+// can check and place the one part while the other is on its way. Where FPDUs are packets, each
+// fills one.
+bool QP::is_lone_of_few(const OpenWork& work, std::uint32_t longest) const {
   return longest >= kLongSegmentOctetsMin && work.octets > longest &&
-         in_parts(work.octets, longest) <= kShortEndOfMost && open_work_.size() == 1 &&
+         in_parts(work.octets, longest) <= kFewSegmentsMost && open_work_.size() == 1 &&
          !queues_.send_pending();
 }
 

@@ -61,16 +61,17 @@ TEST(QPWrite, OfLengthZeroIsOneUncheckedSegment) {
 }
 
 /// What has to be checked before it is placed fits a first-level cache; what may be received in
-/// place is as long as the path allows. A message of few segments ends in a short one.
+/// place is as long as the path allows.
 TEST(QPWrite, SegmentsWithACRCAreNoLongerThanACacheHolds) {
-  constexpr std::uint32_t kMulpdu = 60'000;
+  constexpr std::uint32_t kMulpdu = 60'000, kFew = 100'000, kMany = 300'000;
   for (const bool crc : {true, false}) {
     for (const bool sends : {true, false}) {
-      for (const std::uint32_t payload : {100'000u, 300'000u}) {
+      const auto lengths_of = [&](std::uint32_t payload, bool ends_short) {
         End a;
         StreamParameters stream = End::stream(Role::Initiator);
         stream.crc = crc;
         a.bind(stream, kMulpdu + 6);
+        a.qp->set_ends_short(ends_short);
         const Region source = a.region(payload);
         sends ? a.send({source.sge()}) : a.write({source.sge()}, {0xabcd01}, 0);
         const std::size_t header = sends ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
@@ -81,19 +82,22 @@ TEST(QPWrite, SegmentsWithACRCAreNoLongerThanACacheHolds) {
           lengths.push_back(length - header);
           at += wire::fpdu_octets(length);
         }
-        const bool checked = crc && !sends;
-        if (payload == 100'000) {
-          const std::size_t others = checked ? 3 : 2;
-          ASSERT_EQ(lengths.size(), others + 1);
-          EXPECT_EQ(lengths.front(), (payload * 7 / 8 + others - 1) / others);
-          EXPECT_NEAR(static_cast<double>(lengths.back()), payload / 8, others);
-        } else {
-          const std::size_t most = checked ? 32 * 1024 : lengths.at(0);
-          EXPECT_EQ(lengths.at(0), most);
-          EXPECT_EQ(lengths.size(), (payload + most - 1) / most);
-          if (!checked) {
-            EXPECT_GT(most, kMulpdu - 512);
-          }
+        return lengths;
+      };
+      using Lengths = std::vector<std::size_t>;
+      const bool checked = crc && !sends;
+      const Lengths halves = {kFew / 2, kFew / 2}, quarters(4, kFew / 4);
+      EXPECT_EQ(lengths_of(kFew, false), checked ? quarters : halves);
+      const Lengths short_end = {43'750, 43'750, 12'500};
+      const Lengths checked_short_end = {29'167, 29'167, 29'167, 12'499};
+      EXPECT_EQ(lengths_of(kFew, true), checked ? checked_short_end : short_end);
+      for (const bool ends_short : {true, false}) {
+        const Lengths lengths = lengths_of(kMany, ends_short);
+        const std::size_t most = checked ? 32 * 1024 : lengths.at(0);
+        EXPECT_EQ(lengths.at(0), most);
+        EXPECT_EQ(lengths.size(), (kMany + most - 1) / most);
+        if (!checked) {
+          EXPECT_GT(most, kMulpdu - 512);
         }
       }
     }

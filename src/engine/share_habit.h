@@ -1,0 +1,53 @@
+// Whether answers a little longer than a packet end in a short share, or leave in equal ones.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace weft::engine {
+
+/// Which of the two is faster depends on what it costs to send, beside what it costs to receive, to
+/// check and to place: of processors that differ in that the one gains a tenth where the other
+/// loses it. So both are tried in turns, and the one with the shorter round trips is kept for a
+/// while. Two ends that answer each other try at the same time, for they count the same trips.
+class ShareHabit {
+ public:
+  /// Trips with one of them, of which the first are those of a change.
+  static constexpr std::size_t kTried = 16, kChanging = 2;
+  /// Each is tried so often.
+  static constexpr std::uint8_t kTurns = 2;
+  /// Trips for which the better one then is kept.
+  static constexpr std::uint32_t kKept = 2048;
+
+  bool ends_short() const { return left_ != 0 ? short_is_better_ : turn_ % 2 != 0; }
+  /// So long it was from one answer to the next.
+  void note(Duration trip) {
+    if (left_ != 0) return static_cast<void>(--left_);
+    if (noted_++ < kChanging) return;
+    trips_[noted_ - kChanging - 1] = trip;
+    if (noted_ < kChanging + kTried) return;
+    noted_ = 0;
+    const auto middle = trips_.begin() + kTried / 2;
+    std::nth_element(trips_.begin(), middle, trips_.end());
+    (ends_short() ? short_ : equal_) += *middle;
+    if (++turn_ < 2 * kTurns) return;
+    turn_ = 0;
+    short_is_better_ = short_ < equal_;
+    short_ = equal_ = {};
+    left_ = kKept;
+  }
+
+ private:
+  std::array<Duration, kTried> trips_{};
+  std::size_t noted_ = 0;  ///< of this turn
+  std::uint8_t turn_ = 0;  ///< the odd ones are those of short ends
+  Duration short_{}, equal_{};
+  bool short_is_better_ = false;
+  std::uint32_t left_ = 0;  ///< trips for which it is kept
+};
+
+}  // namespace weft::engine

@@ -52,8 +52,12 @@ class AskPause {
   /// Pauses are so many fourths of a vain question, one to six: together with it they are shorter
   /// than the peer's call holds the socket.
   static constexpr std::uint64_t kStepsOfOne = 4, kSteps = 6;
-  /// Whatever held a question up.
+  /// Whatever held a question up: a microsecond or two, or, of a slow counter, some of its ticks.
+#if defined(__aarch64__)
+  static constexpr std::uint64_t kMost = 64;
+#else
   static constexpr std::uint64_t kMost = 4096;
+#endif
 
   std::uint64_t ended_ = 0;
   std::uint64_t typical_ = 0;  ///< what a vain question takes

@@ -3,6 +3,7 @@
 
 #include "engine/testing/side.h"
 #include "engine/testing/stream.h"
+#include "engine/ticks.h"
 
 namespace weft::engine {
 namespace {
@@ -126,6 +127,7 @@ class AskedStreamTest : public testing::PairTest {
     if (HasFatalFailure()) return 0;
     testing::QPHandle here = client->make_qp(1), there = server->make_qp(2);
     establish(here, there);
+    client->rnic.poll(client->cq.number);  // what may be left of the startup
     const std::uint32_t before = vain;
     for (int i = 0; i < polls; ++i) client->rnic.poll(client->cq.number);
     const std::uint32_t asked = vain - before;
@@ -136,6 +138,7 @@ class AskedStreamTest : public testing::PairTest {
 };
 
 TEST_P(AskedStreamTest, OfThisHostIsNotAskedByEachPoll) {
+  if (!kTicks) GTEST_SKIP() << "there is no counter to measure pauses by";
   constexpr int kPolls = 2000;
   const std::uint32_t asked = ask(true, kPolls);
   EXPECT_GT(asked, 0u);

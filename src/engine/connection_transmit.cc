@@ -35,9 +35,11 @@ constexpr std::size_t kSplicedOctetsMax = 256 * 1024;
 constexpr Duration kLookPause = std::chrono::microseconds(4);
 /// So long the peer may take to read what was spliced when our program ends the connection.
 constexpr Duration kSplicePatience = std::chrono::milliseconds(10);
-/// A short last share is this part of a message, as its last segment is.
+/// A short last share is this part of a message, as its last segment is; or more, where the others
+/// would be longer than packets (80 KiB: another share instead, 1.04).
 constexpr std::size_t kEndOf = core::QP::kShortEndOf;
-/// The others are so much longer, so that the FPDUs before the last one end in them, CRC and all.
+/// The others are so much longer, so that of 64 KiB the FPDUs before the last one end in them, CRC
+/// and all.
 constexpr std::size_t kShareMore = 64;
 
 /// But for headers and CRCs, which depend on how a message is cut.
@@ -152,14 +154,14 @@ bool Connection::make_batch(bool is_short) {
 std::size_t Connection::share_of_batch() {
   const bool heard = std::exchange(heard_, false);
   const std::size_t octets = batch_->total;
+  const std::size_t octets_before = std::exchange(last_answer_.octets, 0);
   if (batch_->spliced) return octets;
   const std::size_t shares = (octets + kPacketOctets - 1) / kPacketOctets;
   if (shares < 2 || shares > kSharesMax || emss_ < kPacketOctets / 2) return octets;
   const Instant before = std::exchange(last_answer_.began, owner_.read_clock());
   const bool waited = last_answer_.began - last_answer_.ended > last_answer_.took;
-  const bool is_answer = heard && waited;
-  const std::size_t octets_before = std::exchange(last_answer_.octets, is_answer ? octets : 0);
-  if (!is_answer) return octets;
+  if (!heard || !waited) return octets;
+  last_answer_.octets = octets;
   const bool was_short = ends_short();
   if (are_alike(octets, octets_before)) note_trip(last_answer_.began - before);
   if (!was_short) return octets / shares + kShareMore;

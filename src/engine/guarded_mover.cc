@@ -180,8 +180,7 @@ bool timed(std::atomic<bool>& cold, std::size_t octets, Sum sum) {
 /// programs look at soon.
 constexpr std::size_t kPlacedPastOctetsMin = RecentPlaces::kBlockOctets;
 
-/// Less says too little of how slow stores are, and gains nothing by going past the caches. The
-/// short end of 64 KiB (core::QP) does.
+/// Less gains nothing by going past the caches. The short end of 64 KiB (core::QP) does.
 constexpr std::size_t kFetchedPastOctetsMin = 8 * 1024;
 
 /// Runs `access`, which touches only [address, address + octets) of registered memory.
@@ -229,13 +228,14 @@ bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::
   const bool elsewhere = read_by == core::ReadBy::AnotherCore && octets >= kFetchedPastOctetsMin;
   StoreHabit& habit = state == nullptr ? stores_ : summed_stores_;
   const bool past = elsewhere && habit.goes_past(octets);
-  const std::uint64_t began = elsewhere ? ticks() : 0;
+  const bool tells = elsewhere && !past && octets >= kTimedOctetsMin;
+  const std::uint64_t began = tells ? ticks() : 0;
   const bool done = guarded(source, octets, [&] {
     if (state == nullptr) return (past ? copy_past : copy)(target, Octets(source, octets));
     *state = (past ? crc32c_copy_past : crc32c_copy)(*state, MutableOctets(target, octets),
                                                      Octets(source, octets));
   });
-  if (done && elsewhere && !past) habit.note(octets, ticks() - began);
+  if (done && tells) habit.note(octets, ticks() - began);
   return done;
 }
 

@@ -17,8 +17,9 @@
 namespace weft::engine {
 
 namespace {
-/// Every so many direct polls the poller is asked too: listeners, handshakes, other streams.
-constexpr std::uint32_t kPollerEvery = 64;
+/// Every so many direct polls the poller is asked too: listeners, handshakes, other streams. Polls
+/// that ask nobody, for all were asked just now, are so much quicker that they count less.
+constexpr std::uint32_t kPollerEvery = 64 * 4, kOfAsking = 4;
 /// So many of many are served in a poll: its program comes again soon, and is seen to stay.
 constexpr std::size_t kReadyOfMany = 24;
 constexpr int kAcceptsPerTurn = 64;
@@ -75,7 +76,7 @@ void Rnic::poll(device::CQNumber empty) {
 /// What a poll does. True: give way then.
 bool Rnic::look_around(device::CQNumber empty) {
   const std::uint32_t departures = departures_;
-  if (courtesy_.was_away()) poll_turn_ = kPollerEvery - 1;  // the poller is asked now
+  if (courtesy_.was_away()) poll_turn_ = kPollerEvery;  // the poller is asked now
   if (any_rung()) serve_rung();  // before the look at what came: a peer may wait for it
   const bool asked = poll_directly(empty);
   const bool sent = departures_ != departures;
@@ -119,8 +120,10 @@ bool Rnic::poll_directly(device::CQNumber empty) {
   const bool alone = settings_.engine == Placement::Inline;
   const bool all = streams == 1 || empty == device::kNoCQ || alone || others_turn_.come();
   if (few) {
-    if (!ask_streams(empty, all)) return false;
-    if (++poll_turn_ % kPollerEvery != 0) return true;
+    const bool asked = ask_streams(empty, all);
+    poll_turn_ += asked ? kOfAsking : 1;
+    if (poll_turn_ < kPollerEvery) return asked;
+    poll_turn_ = 0;
   }
   tick();
   if (!few) look_at_spliced();
@@ -157,26 +160,28 @@ bool Rnic::poll_directly(device::CQNumber empty) {
 }
 
 /// The clock is read when something arrives (Connection::receive_once): most polls find nothing.
-/// False: nobody was asked, as all have just been.
+/// False: nobody was asked, as all have just been, or are passed over.
 bool Rnic::ask_streams(device::CQNumber empty, bool all) {
   bool any = streaming_.empty();
   // Who waits for small messages is not kept waiting by another one's turn.
   if (streaming_.size() == 2 && turn_is_short(*streaming_[0])) swap_direct();
   // By index: serving one may end it and change the list.
   for (std::size_t i = 0; i < streaming_.size(); ++i) {
-    any |= (!all && passes_over(*streaming_[i], empty)) || ask_stream(*streaming_[i]);
+    if (!all && passes_over(*streaming_[i], empty)) continue;
+    any |= ask_stream(*streaming_[i]);
   }
   return any;
 }
 
 bool Rnic::ask_stream(Connection& c) {
   const std::uint64_t began = ticks();
-  if (!c.ask_pause.is_over(began)) return false;
-  const std::uint32_t before = arrivals_;
+  if (!c.ask_pause.is_over(began) && !c.wants_write()) return false;
+  const std::uint32_t arrivals = arrivals_, departures = departures_;
   c.handle_polled();
-  if (arrivals_ != before) {
+  if (arrivals_ != arrivals) {
     c.ask_pause.note_found();
-  } else if (c.brings_messages() && c.stream() != nullptr && c.stream()->is_within_host()) {
+  } else if (departures_ == departures && c.brings_messages() && c.stream() != nullptr &&
+             c.stream()->is_within_host()) {
     c.ask_pause.note_vain(began, ticks());
   }
   return true;

@@ -13,7 +13,8 @@ namespace weft::engine {
 /// Which of the two is faster depends on what it costs to send, beside what it costs to receive, to
 /// check and to place: of processors that differ in that the one gains a tenth where the other
 /// loses it. So both are tried in turns, and the one with the shorter round trips is kept for a
-/// while. Two ends that answer each other try at the same time, for they count the same trips.
+/// while: short ends only if they gain something. A trip is all that lies between two answers, the
+/// program's and the peer's time with it, and two ends may try at different times: hence the turns.
 class ShareHabit {
  public:
   /// Trips with one of them, of which the first are those of a change.
@@ -22,6 +23,8 @@ class ShareHabit {
   static constexpr std::uint8_t kTurns = 2;
   /// Trips for which the better one then is kept.
   static constexpr std::uint32_t kKept = 2048;
+  /// Less than one part in so many may be chance.
+  static constexpr int kGain = 50;
 
   bool ends_short() const { return left_ != 0 ? short_is_better_ : turn_ % 2 != 0; }
   /// So long it was from one answer to the next.
@@ -36,7 +39,7 @@ class ShareHabit {
     (ends_short() ? short_ : equal_) += *middle;
     if (++turn_ < 2 * kTurns) return;
     turn_ = 0;
-    short_is_better_ = short_ < equal_;
+    short_is_better_ = short_ < equal_ - equal_ / kGain;
     short_ = equal_ = {};
     left_ = kKept;
   }

@@ -149,7 +149,8 @@ std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
       mulpdu_ - (is_send ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets);
   const std::uint32_t room =
       stream_.crc && !is_send ? std::min(longest, kCheckedWriteOctetsMax) : longest;
-  if (!is_lone_of_few(work, longest)) return room;
+  // Equal Writes would be no better than full ones.
+  if (!(is_send || ends_short_) || !is_lone_of_few(work, longest)) return room;
   const std::uint32_t end_of = ends_short_ ? kShortEndOf : in_parts(work.octets, longest);
   const std::uint32_t others = work.octets - work.octets / end_of;
   return in_parts(others, in_parts(others, room));
@@ -240,7 +241,8 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
   }
   const std::size_t header_octets =
       work.is_send() ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
-  const std::uint32_t octets = std::min(work.octets - work.sent, segment_octets_max(work));
+  const std::uint32_t most = segment_octets_max(work);
+  const std::uint32_t octets = std::min(work.octets - work.sent, most);
   // Before its sum is asked for, which is told once.
   if (!batch.admits(wire::fpdu_octets(header_octets + octets))) return false;
   const std::uint32_t index = work.sge_index, offset = work.sge_offset;
@@ -249,7 +251,7 @@ bool QP::transmit_work(TransmitBatch& batch, Instant now) {
     return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
   }
   if (*pieces == 1 && stream_.crc && !work.is_send() && pieces_[0].registered) {
-    pieces_[0].sum = queues_.sum_of(pieces_[0].data, octets, segment_octets_max(work));
+    pieces_[0].sum = queues_.sum_of(pieces_[0].data, octets, most);
   }
 
   std::uint8_t raw[wire::kDDPHeaderOctetsMax];

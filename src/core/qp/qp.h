@@ -110,7 +110,7 @@ class QP {
   /// The transport's effective MSS changed (RFC 5044 §5.1).
   void handle_emss(std::size_t emss);
   /// How a message of a little more than a longest FPDU is cut from now on, if it is alone: so that
-  /// its last segment is a kShortEndOf-th of it, or (at first) in equal ones.
+  /// its last segment is a kShortEndOf-th of it, or (at first) a Send in equal ones.
   void set_ends_short(bool ends_short) { ends_short_ = ends_short; }
   /// Of 64 KiB over loopback: a quarter 0.94 of the time of two halves, an eighth 0.90, a
   /// thirty-second 0.95.

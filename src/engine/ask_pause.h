@@ -9,8 +9,8 @@ namespace weft::engine {
 /// Over loopback it is the peer's own call that receives what it sends, and that call holds our
 /// socket for some three times as long as a vain question takes. Who asks meanwhile waits for its
 /// end, and has the message then. But when the message comes while a vain question holds the
-/// socket, the kernel lays it aside for us to receive, and the next question gets it: half a
-/// microsecond later. Round trips are alike, so what happened in one happens in the next thousand.
+/// socket, the kernel lays it aside for us to receive, and the next question gets it: a microsecond
+/// later. Round trips are alike, so what happened in one happens in the next thousand.
 /// A pause between questions makes it rarer, and when it happens, the pauses become other ones
 /// (docs/adr/0032-a-vain-question-is-not-repeated-at-once.md).
 ///

@@ -14,12 +14,12 @@
 #include "device/device.h"
 #include "engine/ask_pause.h"
 #include "engine/buffers.h"
-#include "engine/share_habit.h"
-#include "engine/spliced_batches.h"
 #include "engine/listener_places.h"
 #include "engine/others_turn.h"
 #include "engine/queue_pair.h"
 #include "engine/roll.h"
+#include "engine/share_habit.h"
+#include "engine/spliced_batches.h"
 #include "transport/transport.h"
 
 namespace weft::engine {

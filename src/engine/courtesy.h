@@ -22,7 +22,8 @@ namespace weft::engine {
 /// that poll, the patience of one is another's, too, unless it is short.
 class Courtesy {
  public:
-  /// Vain polls in a row before the processor is given up for the first time: some 20 us.
+  /// Vain polls in a row before the processor is given up for the first time: 20 to 70 us, with the
+  /// pauses between them (AskPause).
   static constexpr std::uint32_t kFirst = 64;
   /// Where nobody wants it, again and again, so rarely: asking takes two thousandths of the time.
   static constexpr std::uint32_t kAlone = 1024;

@@ -12,6 +12,7 @@
 
 #include "base/crc32c.h"
 #include "engine/copies.h"
+#include "engine/ticks.h"
 
 namespace weft::engine {
 namespace {
@@ -149,19 +150,10 @@ void install_for(int signal_number, History& history) {
 
 /// What is shorter says too little of the cache, for what it costs to look at the clock.
 constexpr std::size_t kTimedOctetsMin = 16 * 1024;
-/// From the second-level cache a CRC runs at 20 to 40 octets per tick of the processor's clock,
+/// From the second-level cache a CRC runs at 20 to 40 octets per tick of an x86 processor's clock,
 /// from memory at 5, and asked for ahead at 9. A processor whose CRC is slower than this anyway
-/// loses nothing by asking ahead.
+/// loses nothing by asking ahead. Where ticks are longer, or there are none, all is warm.
 constexpr std::uint64_t kWarmSumsPerTick = 12;
-
-/// The processor's own clock; where there is none, all is warm.
-std::uint64_t ticks() {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return 0;
-#endif
-}
 
 /// Runs `sum(ahead)`. How long it takes says whether its memory was in a cache, and so whether the
 /// next is to ask for its own ahead.

@@ -11,8 +11,8 @@
 namespace weft::engine {
 
 /// Which of the two is faster depends on what it costs to send, beside what it costs to receive, to
-/// check and to place: of processors that differ in that the one gains a tenth where the other
-/// loses it. So both are tried in turns, and the one with the shorter round trips is kept for a
+/// check and to place: one processor gains a tenth by short ends, and another may lose as much. So
+/// both are tried in turns, and the one with the shorter round trips is kept for a
 /// while: short ends only if they gain something. A trip is all that lies between two answers, the
 /// program's and the peer's time with it, and two ends may try at different times: hence the turns.
 class ShareHabit {

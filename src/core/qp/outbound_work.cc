@@ -15,9 +15,9 @@ constexpr std::uint32_t kLongSegmentOctetsMin = 32 * 1024;
 /// Of more the last is no great part anyway.
 constexpr std::uint32_t kFewSegmentsMost = 3;
 
-/// The least number of parts of which none is longer; or how long each of so many is.
-constexpr std::uint32_t in_parts(std::uint32_t octets, std::uint32_t part) {
-  return octets / part + (octets % part != 0 ? 1 : 0);
+/// Rounded up: how many parts no longer than that there are, or how long each of so many is.
+constexpr std::uint32_t divided(std::uint32_t octets, std::uint32_t by) {
+  return octets / by + (octets % by != 0 ? 1 : 0);
 }
 
 // Makes the next WR ready for its first segment. False: none, or a fence, the ORD, the consumer or
@@ -151,9 +151,9 @@ std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
       stream_.crc && !is_send ? std::min(longest, kCheckedWriteOctetsMax) : longest;
   // Equal Writes would be no better than full ones.
   if (!(is_send || ends_short_) || !is_lone_of_few(work, longest)) return room;
-  const std::uint32_t end_of = ends_short_ ? kShortEndOf : in_parts(work.octets, longest);
+  const std::uint32_t end_of = ends_short_ ? kShortEndOf : divided(work.octets, longest);
   const std::uint32_t others = work.octets - work.octets / end_of;
-  return in_parts(others, in_parts(others, room));
+  return divided(others, divided(others, room));
 }
 
 // A message of a little more than a longest FPDU, with nothing else open, is cut so that the peer
@@ -161,7 +161,7 @@ std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
 // fills one.
 bool QP::is_lone_of_few(const OpenWork& work, std::uint32_t longest) const {
   return longest >= kLongSegmentOctetsMin && work.octets > longest &&
-         in_parts(work.octets, longest) <= kFewSegmentsMost && open_work_.size() == 1 &&
+         divided(work.octets, longest) <= kFewSegmentsMost && open_work_.size() == 1 &&
          !queues_.send_pending();
 }
 

@@ -146,6 +146,11 @@ void Connection::transmit_more() {
 void Connection::handle_hang_up(HangUp hang_up) {
   hang_up_ = hang_up;
   if (!deadline_) deadline_ = owner_.now() + owner_.close_timeout();
+  tell_owner();
+}
+
+/// What it is to watch, and until when.
+void Connection::tell_owner() {
   owner_.handle_interest(*this);
   owner_.handle_deadline(*this);
 }
@@ -391,8 +396,7 @@ void Connection::linger() {
   deadline_ = owner_.now() + owner_.close_timeout();
   read_lingering();
   if (state_ != ConnectionState::Lingering) return;
-  owner_.handle_interest(*this);
-  owner_.handle_deadline(*this);
+  tell_owner();
 }
 
 void Connection::read_lingering() {

@@ -255,6 +255,7 @@ class Connection {
   void read_startup();
   void handle_startup_events();
   void forget_startup();
+  void tell_owner();
   void handle_accepted(const core::StartupAccepted&);
   void handle_failed(const core::StartupFailed&);
   void read_stream();

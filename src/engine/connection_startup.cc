@@ -1,4 +1,6 @@
 // A connection's TCP handshake and MPA startup exchange.
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -66,8 +68,7 @@ constexpr Duration kRefusedPause = std::chrono::milliseconds(10);
 void Connection::try_again() {
   state_ = ConnectionState::Refused;
   deadline_ = owner_.now() + kRefusedPause;
-  owner_.handle_interest(*this);
-  owner_.handle_deadline(*this);
+  tell_owner();
 }
 
 void Connection::read_startup() {
@@ -114,8 +115,7 @@ void Connection::handle_startup_events() {
       return handle_failed(*failed);
     }
   }
-  owner_.handle_interest(*this);
-  owner_.handle_deadline(*this);
+  tell_owner();
 }
 
 void Connection::handle_request(const core::RequestArrived& request) {
@@ -160,30 +160,36 @@ void Connection::handle_accepted(const core::StartupAccepted& accepted) {
   }
   state_ = ConnectionState::Streaming;
   deadline_.reset();
-  device::ConnectionEvent event{.kind = device::ConnectionEventKind::Established,
-                                .private_data = accepted.private_data};
+  std::array<std::uint8_t, wire::kPrivateDataOctetsMax> private_data;
+  std::ranges::copy(accepted.private_data, private_data.begin());
+  device::ConnectionEvent event{
+      .kind = device::ConnectionEventKind::Established,
+      .private_data = {private_data.data(), accepted.private_data.size()}};
   set_addresses(event);
   set_depths(event, accepted.peer);
   // In peer-to-peer mode a responder is not ready to send before the RTR came (RFC 6581 §9.2).
   awaits_first_fpdu_ =
       accepted.stream.role == core::Role::Responder && accepted.stream.peer_to_peer;
-  if (awaits_first_fpdu_) peer_depths_ = {event.has_depths, event.peer_ird, event.peer_ord};
+  if (awaits_first_fpdu_) {
+    peer_depths_ = {event.has_depths, event.peer_ird, event.peer_ord};
+    deadline_ = owner_.now() + config_.timeout;
+  }
+  // Who hears of it may end in a signal's handler that interrupted malloc, and wait there for us to
+  // send what is left: memory is given back, and had for the first FPDU, before that.
+  forget_startup();
+  transmit();
+  if (state_ != ConnectionState::Streaming) return;
+  tell_owner();
   if (!awaits_first_fpdu_ && !accepted.stream.terminate_with) {
     established_ = true;
     report(event);
   }
-  if (awaits_first_fpdu_) deadline_ = owner_.now() + config_.timeout;
-  transmit();
-  if (state_ == ConnectionState::Streaming && received_ != nullptr) {
+  if (received_ != nullptr) {
     offer_received();
     spill_received();
   }
   if (state_ == ConnectionState::Streaming) transmit();
-  if (state_ == ConnectionState::Streaming) {
-    owner_.handle_interest(*this);
-    owner_.handle_deadline(*this);
-  }
-  forget_startup();
+  if (state_ == ConnectionState::Streaming) tell_owner();
 }
 
 /// An idle connection keeps nothing that only its beginning needed.

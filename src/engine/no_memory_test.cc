@@ -138,6 +138,7 @@ class Exchange {
       server_.post_receive(server_qps_[i], 7, octets_, 8, target_stag_);
     }
     descriptors_ = testing::count_descriptors();
+    client_.on_connection_event = [this] { calls_at_report_ = testing::memory_calls(); };
   }
 
   struct Outcome {
@@ -155,7 +156,9 @@ class Exchange {
     bool over = false;
     EXPECT_TRUE(client_.wait_until([&] {
       server_.progress();
+      calls_at_report_.reset();
       client_.progress();
+      if (calls_at_report_) calls_behind_report = testing::memory_calls() - *calls_at_report_;
       while (auto event = take(server_)) handle_server(*event, which, outcome);
       while (auto event = take(client_)) over |= handle_client(*event, client_qp, outcome);
       outcome.delivered |= take_success(server_);
@@ -174,6 +177,8 @@ class Exchange {
       return testing::count_descriptors() == descriptors_;
     }));
   }
+  /// Of memory, by the client, from its last report of a connection to the end of that turn.
+  std::optional<std::size_t> calls_behind_report;
 
  private:
   static std::optional<testing::SeenEvent> take(Side& side) { return side.take_event(); }
@@ -212,7 +217,16 @@ class Exchange {
   std::uint32_t source_stag_ = 0, target_stag_ = 0;
   QPHandle client_qps_[2], server_qps_[2];
   int descriptors_ = 0;
+  std::optional<std::size_t> calls_at_report_;
 };
+
+/// Who hears that the connection stands may stop for good in the midst of malloc, when a signal's
+/// handler ends the program, and wait for the device to send what is left.
+TEST(NoMemoryTest, WhoHasReportedAConnectionWantsNoMemory) {
+  Exchange exchange;
+  ASSERT_TRUE(exchange.run(0).delivered);
+  EXPECT_EQ(exchange.calls_behind_report, 0u);
+}
 
 TEST(NoMemoryTest, AConnectionThatRunsShortEndsAndTheNextOneWorks) {
   bool struck = true;

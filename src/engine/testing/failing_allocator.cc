@@ -14,8 +14,10 @@ struct Shortage {
   bool struck = false;
 };
 constinit thread_local Shortage shortage;
+constinit thread_local std::size_t calls = 0;
 
 void* allocate(std::size_t octets, std::size_t alignment) {
+  ++calls;
   if (shortage.on && octets >= shortage.octets_min && shortage.left-- == 0) {
     shortage.on = false;
     shortage.struck = true;
@@ -29,6 +31,11 @@ void* allocate_or_throw(std::size_t octets, std::size_t alignment) {
   void* p = allocate(octets, alignment);
   if (p == nullptr) throw std::bad_alloc();
   return p;
+}
+
+void give_back(void* p) {
+  if (p != nullptr) ++calls;
+  std::free(p);
 }
 
 constexpr std::size_t kUsual = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
@@ -46,6 +53,10 @@ FailAllocation::~FailAllocation() {
 }
 bool FailAllocation::struck() const {
   return shortage.struck;
+}
+
+std::size_t memory_calls() {
+  return calls;
 }
 
 }  // namespace weft::engine::testing
@@ -80,26 +91,26 @@ void* operator new[](size_t n, align_val_t a, const nothrow_t&) noexcept {
   return allocate(n, of(a));
 }
 void operator delete(void* p) noexcept {
-  std::free(p);
+  give_back(p);
 }
 void operator delete[](void* p) noexcept {
-  std::free(p);
+  give_back(p);
 }
 void operator delete(void* p, size_t) noexcept {
-  std::free(p);
+  give_back(p);
 }
 void operator delete[](void* p, size_t) noexcept {
-  std::free(p);
+  give_back(p);
 }
 void operator delete(void* p, align_val_t) noexcept {
-  std::free(p);
+  give_back(p);
 }
 void operator delete[](void* p, align_val_t) noexcept {
-  std::free(p);
+  give_back(p);
 }
 void operator delete(void* p, size_t, align_val_t) noexcept {
-  std::free(p);
+  give_back(p);
 }
 void operator delete[](void* p, size_t, align_val_t) noexcept {
-  std::free(p);
+  give_back(p);
 }

@@ -19,4 +19,7 @@ class FailAllocation {
   bool struck() const;
 };
 
+/// How often this thread has allocated or freed so far.
+std::size_t memory_calls();
+
 }  // namespace weft::engine::testing

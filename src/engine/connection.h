@@ -227,6 +227,7 @@ class Connection {
   void note_trip(Duration took);
   void note_sent();
   bool may_splice();
+  void note_batch(std::size_t octets, bool more);
   bool make_batch(bool is_short);
   std::unique_ptr<TransmitBuffer> take_staging();
   void put_back_batch();

@@ -132,10 +132,7 @@ bool Connection::make_batch(bool is_short) {
   const bool counts =
       octets >= StagingHabit::kOctetsMin && staged == stages && staged == batch_->spliced;
   batch_->began = counts ? began : std::nullopt;
-  if (spliced_ != nullptr) {
-    spliced_->habit.note_batch(core.wants_transmit(), qp_->send_cq().armings(),
-                               owner_.empty_polls());
-  }
+  if (spliced_ != nullptr) note_batch(octets, core.wants_transmit());
   batch_->share = share_of_batch();
   if (octets == 0) {
     put_back_batch();
@@ -289,7 +286,17 @@ bool Connection::may_splice() {
     spliced_.reset(new (std::nothrow)
                        SplicedBatches(owner_.splices_always(), owner_.stages_always()));
   }
-  return spliced_ != nullptr && spliced_->habit.splices();
+  if (spliced_ == nullptr || !spliced_->habit.splices()) return false;
+  return owner_.splices_always() || !spliced_->pace.copies();
+}
+
+/// For what it tells of how the next ones are best sent. `more`: something waits behind it.
+void Connection::note_batch(std::size_t octets, bool more) {
+  const std::uint32_t armings = qp_->send_cq().armings();
+  const bool splices = spliced_->habit.splices();
+  const bool waited = spliced_->habit.note_batch(more, armings, owner_.empty_polls());
+  if (waited || !splices) return spliced_->pace.note_wait();
+  spliced_->pace.note(octets, [this] { return owner_.read_clock(); });
 }
 
 /// A buffer for a batch that is copied, to be spliced from there. Null: the peer has not read

@@ -22,17 +22,21 @@ class SpliceHabit {
   bool splices() const { return always_ || rest_ == 0; }
   /// A batch was made, as splices() says. `more`: something waits behind it. `armings`: how often
   /// the program has armed its CQ. `empty_polls`: how often a poll found nothing. Who was told of
-  /// something before it looked for it has not waited: it is busy posting.
-  void note_batch(bool more, std::uint32_t armings, std::uint32_t empty_polls) {
+  /// something before it looked for it has not waited: it is busy posting. Returns whether the
+  /// program looked in vain, or slept, with nothing left to be sent.
+  bool note_batch(bool more, std::uint32_t armings, std::uint32_t empty_polls) {
+    const bool armed = armings != armings_;
+    const bool looked = dry_ && empty_polls != empty_polls_;
     if (rest_ != 0) {
       --rest_;
     } else {
-      judge((dry_ && told_ && empty_polls != empty_polls_) || armings != armings_);
+      judge((looked && told_) || armed);
     }
     armings_ = armings;
     empty_polls_ = empty_polls;
     dry_ = !more;
     told_ = false;
+    return looked || armed;
   }
   /// The program is told that something spliced is complete.
   void note_told() { told_ = true; }

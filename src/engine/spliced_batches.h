@@ -13,6 +13,7 @@
 
 #include "base/time.h"
 #include "engine/buffers.h"
+#include "engine/pace_habit.h"
 #include "engine/splice_habit.h"
 #include "engine/staging_habit.h"
 
@@ -99,6 +100,7 @@ class SplicedBatches {
   }
 
   SpliceHabit habit;
+  PaceHabit pace;
   StagingHabit staging;
   Instant next_look;  ///< not before: the answer costs a few microseconds
   std::optional<Instant> unknown_from;  ///< since then there was none

@@ -16,16 +16,16 @@ namespace weft::engine {
 /// machine one becomes the other.
 ///
 /// So both are timed in turns, and the best of each compared, for what others do on the machine
-/// only ever adds. Copies that are far slower the first time are not tried again. What was found is
-/// kept for a while, twice as long each time that the next trial finds the same.
+/// only ever adds. Copies that take more than twice as long the first time are not tried again.
+/// What was found is kept for a while, twice as long each time that the next trial finds the same.
 class PaceHabit {
  public:
   /// Octets of a turn that are not timed, since what was made ready before leaves meanwhile, and
   /// those that are.
-  static constexpr std::size_t kChanging = 4 << 20, kTimed = 8 << 20;
+  static constexpr std::size_t kChanging = 8 << 20, kTimed = 8 << 20;
   static constexpr std::uint8_t kPairs = 3;
   /// Octets for which the better way is kept.
-  static constexpr std::uint64_t kKeptMin = std::uint64_t{1} << 30, kKeptMax = kKeptMin << 4;
+  static constexpr std::uint64_t kKeptMin = std::uint64_t{4} << 30, kKeptMax = kKeptMin << 2;
   /// Less than one part in so many is not worth the processors' time that copies take.
   static constexpr int kGain = 16;
 
@@ -50,8 +50,6 @@ class PaceHabit {
 
  private:
   static constexpr std::uint8_t kWaitsMax = 8;
-  /// Slower by more than one part in so many.
-  static constexpr int kHopeless = 4;
 
   void begin_stretch() {
     octets_ = 0;
@@ -70,7 +68,7 @@ class PaceHabit {
     best = pairs_ == 0 ? took : std::min(best, took);
     copying_ = !copying_;
     if (copying_) return;
-    const bool hopeless = pairs_ == 0 && copied_ - spliced_ > spliced_ / kHopeless;
+    const bool hopeless = pairs_ == 0 && copied_ > 2 * spliced_;
     if (hopeless || ++pairs_ == kPairs) end_trial(copied_ < spliced_ - spliced_ / kGain);
   }
   void end_trial(bool copies_won) {
@@ -87,7 +85,7 @@ class PaceHabit {
   Duration spliced_{}, copied_{};  ///< the best of this trial, for kTimed octets
   std::uint8_t pairs_ = 0, waits_ = 0;
   bool copies_won_ = false;
-  std::uint64_t kept_ = kKeptMin / 2, left_ = 0;
+  std::uint64_t kept_ = kKeptMin / 4, left_ = 0;
 };
 
 }  // namespace weft::engine

@@ -42,7 +42,7 @@ TEST(PaceHabit, KeepsTheFasterWay) {
   Stream far{microseconds(50), microseconds(150), {}, {}};
   far.send(kTrial);
   EXPECT_FALSE(far.habit.copies());
-  EXPECT_EQ(far.send(PaceHabit::kKeptMin / 2), 0u);
+  EXPECT_EQ(far.send(PaceHabit::kKeptMin / 4), 0u);
 }
 
 TEST(PaceHabit, SlowCopiesAreTriedOnce) {

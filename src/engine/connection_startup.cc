@@ -175,7 +175,7 @@ void Connection::handle_accepted(const core::StartupAccepted& accepted) {
     deadline_ = owner_.now() + config_.timeout;
   }
   // Who hears of it may end in a signal's handler that interrupted malloc, and wait there for us to
-  // send what is left: memory is given back, and had for the first FPDU, before that.
+  // send what is left: memory is given back, and had for a first FPDU of ours, before that.
   forget_startup();
   transmit();
   if (state_ != ConnectionState::Streaming) return;

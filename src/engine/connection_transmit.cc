@@ -98,7 +98,8 @@ bool Connection::make_batch(bool is_short) {
   const bool splices = !is_short && may_splice() && !spliced_->full();
   const bool bulk = splices && octets_last_ >= kSplicedOctetsMin;
   const bool may_stage = !is_short && !bulk && octets_last_ >= StagingHabit::kOctetsMin &&
-                         spliced_ != nullptr && stream_->can_splice();
+                         spliced_ != nullptr && !spliced_->pace.times_copies() &&
+                         stream_->can_splice();
   const std::optional<Instant> began =
       may_stage ? std::optional(owner_.read_clock()) : std::nullopt;
   const bool stages = may_stage && spliced_->staging.stages();
@@ -296,7 +297,8 @@ void Connection::note_batch(std::size_t octets, bool more) {
   const bool splices = spliced_->habit.splices();
   const bool waited = spliced_->habit.note_batch(more, armings, owner_.empty_polls());
   if (waited || !splices) return spliced_->pace.note_wait();
-  spliced_->pace.note(octets, [this] { return owner_.read_clock(); });
+  if (octets == 0) return;
+  spliced_->pace.note(octets, batch_->spliced, [this] { return owner_.read_clock(); });
 }
 
 /// A buffer for a batch that is copied, to be spliced from there. Null: the peer has not read

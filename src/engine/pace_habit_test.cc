@@ -18,11 +18,11 @@ struct Stream {
   PaceHabit habit;
   Instant now{};
 
-  /// Returns the octets of those that were copied.
-  std::uint64_t send(std::uint64_t octets) {
+  /// Returns the octets of those that were copied. `long_enough`: to be spliced.
+  std::uint64_t send(std::uint64_t octets, bool long_enough = true) {
     std::uint64_t copies = 0;
     for (std::uint64_t sent = 0; sent < octets; sent += kBatch) {
-      habit.note(kBatch, [this] { return now; });
+      habit.note(kBatch, long_enough && !habit.copies(), [this] { return now; });
       copies += habit.copies() ? kBatch : 0;
       now = now + (habit.copies() ? copied : spliced);
     }
@@ -93,23 +93,55 @@ TEST(PaceHabit, WhatStaysIsTriedMoreRarely) {
   EXPECT_LT(far.send(much), much / 500);
 }
 
-/// Its pace is the program's, whichever way is tried.
-TEST(PaceHabit, WhoWaitsIsSplicedOn) {
+/// Buffers filled while the peer stood still.
+TEST(PaceHabit, OneQuickStretchDoesNotJudge) {
+  Stream even{microseconds(50), microseconds(50), {}, {}};
+  while (!even.habit.copies()) even.send(kBatch);
+  even.copied = microseconds(5);
+  while (even.habit.copies()) even.send(kBatch);
+  even.copied = microseconds(50);
+  even.send(kTrial);
+  EXPECT_FALSE(even.habit.copies());
+}
+
+TEST(PaceHabit, WhatStandsStillIsNotTimed) {
   Stream stream{microseconds(50), microseconds(35), {}, {}};
-  std::uint64_t copies = 0;
-  for (int i = 0; i < 4096; ++i) {
-    copies += stream.send(PaceHabit::kTimed / 2);
-    stream.habit.note_wait();
-  }
-  EXPECT_EQ(copies, 0u);
-  // The trial has begun, and then it waits.
-  while (!stream.habit.copies()) stream.send(kBatch);
   for (int i = 0; i < 64; ++i) {
-    copies += stream.send(PaceHabit::kTimed / 2);
-    stream.habit.note_wait();
+    stream.send(PaceHabit::kTimed / 2);
+    stream.now = stream.now + std::chrono::hours(1);
   }
-  EXPECT_LT(copies, 8 * PaceHabit::kTimed);
   EXPECT_FALSE(stream.habit.copies());
+  stream.send(kTrial);
+  EXPECT_TRUE(stream.habit.copies());
+}
+
+TEST(PaceHabit, WhatIsTooShortToBeSplicedSaysNothing) {
+  Stream stream{microseconds(50), microseconds(35), {}, {}};
+  EXPECT_EQ(stream.send(4 * kTrial, false), 0u);
+  stream.send(kTrial);
+  EXPECT_TRUE(stream.habit.copies());
+}
+
+/// Its pace is the program's, whichever way is tried.
+TEST(PaceHabit, WhoWaitsGoesOnAsBefore) {
+  const auto send_and_wait = [](Stream& stream) {
+    std::uint64_t copies = 0;
+    for (int i = 0; i < 4096; ++i) {
+      copies += stream.send(PaceHabit::kTimed / 2);
+      stream.habit.note_wait();
+    }
+    return copies;
+  };
+  Stream spliced{microseconds(50), microseconds(35), {}, {}};
+  EXPECT_EQ(send_and_wait(spliced), 0u);
+  Stream copied{microseconds(50), microseconds(35), {}, {}};
+  copied.send(kTrial);
+  ASSERT_TRUE(copied.habit.copies());
+  EXPECT_GT(send_and_wait(copied), 4000 * (PaceHabit::kTimed / 2));
+  // The trial had begun, and then it waits.
+  Stream tried{microseconds(50), microseconds(35), {}, {}};
+  while (!tried.habit.copies()) tried.send(kBatch);
+  EXPECT_LT(send_and_wait(tried), 8 * PaceHabit::kTimed);
 }
 
 }  // namespace

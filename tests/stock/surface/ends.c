@@ -141,6 +141,9 @@ static void a_peer_is_killed_while_we_poll(void) {
   struct peer peer = start_peer(stays);
   const int fd = connect_to_peer(&peer);
   SAY(read_word(peer.words));
+  /* Not as a nudge arrives (adr/0005; 5, 25 and 105 ms behind the beginning): to end with octets
+     unread resets the stream, which is shown as an error. */
+  usleep(60000);
   kill(peer.pid, SIGKILL);
   SAY(wait_for(fd, POLLIN | POLLRDHUP));
   SAY(recv(fd, octets, 1, 0));

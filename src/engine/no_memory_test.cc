@@ -222,7 +222,7 @@ class Exchange {
 
 /// Who hears that the connection stands may stop for good in the midst of malloc, when a signal's
 /// handler ends the program, and wait for the device to send what is left.
-TEST(NoMemoryTest, WhoHasReportedAConnectionWantsNoMemory) {
+TEST(NoMemoryTest, AnInitiatorThatHasReportedItsConnectionWantsNoMemory) {
   Exchange exchange;
   ASSERT_TRUE(exchange.run(0).delivered);
   EXPECT_EQ(exchange.calls_behind_report, 0u);

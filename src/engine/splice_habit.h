@@ -20,10 +20,10 @@ class SpliceHabit {
   explicit SpliceHabit(bool always) : always_(always) {}
 
   bool splices() const { return always_ || rest_ == 0; }
-  /// A batch was made, as splices() says. `more`: something waits behind it. `armings`: how often
-  /// the program has armed its CQ. `empty_polls`: how often a poll found nothing. Who was told of
-  /// something before it looked for it has not waited: it is busy posting. Returns whether the
-  /// program looked in vain with nothing left to be sent, or slept.
+  /// A batch was made, not spliced unless splices() says so. `more`: something waits behind it.
+  /// `armings`: how often the program has armed its CQ. `empty_polls`: how often a poll found
+  /// nothing. Who was told of something before it looked for it has not waited: it is busy posting.
+  /// Returns whether the program looked in vain with nothing left to be sent, or slept.
   bool note_batch(bool more, std::uint32_t armings, std::uint32_t empty_polls) {
     const bool armed = armings != armings_;
     const bool looked = dry_ && empty_polls != empty_polls_;

@@ -126,11 +126,18 @@ static const char* last_error_of_writing(int fd) {
   return "none";
 }
 
+/* Not as one arrives (adr/0005; 5, 25 and 105 ms behind the beginning): who ends with octets unread
+   resets the stream, which is shown as an error. */
+static void kill_between_nudges(pid_t peer) {
+  usleep(60000);
+  kill(peer, SIGKILL);
+}
+
 static void a_peer_is_killed_while_we_read(void) {
   struct peer peer = start_peer(stays);
   const int fd = connect_to_peer(&peer);
   SAY(read_word(peer.words));
-  kill(peer.pid, SIGKILL);
+  kill_between_nudges(peer.pid);
   SAY(recv(fd, octets, 1, 0));
   SAY(end_peer(&peer));
   TELL(last_error_of_writing(fd));
@@ -141,10 +148,7 @@ static void a_peer_is_killed_while_we_poll(void) {
   struct peer peer = start_peer(stays);
   const int fd = connect_to_peer(&peer);
   SAY(read_word(peer.words));
-  /* Not as a nudge arrives (adr/0005; 5, 25 and 105 ms behind the beginning): to end with octets
-     unread resets the stream, which is shown as an error. */
-  usleep(60000);
-  kill(peer.pid, SIGKILL);
+  kill_between_nudges(peer.pid);
   SAY(wait_for(fd, POLLIN | POLLRDHUP));
   SAY(recv(fd, octets, 1, 0));
   SAY(end_peer(&peer));

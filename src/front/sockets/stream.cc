@@ -14,15 +14,26 @@ namespace {
 /// A peer that breaks the rules, as TCP says it.
 constexpr int kViolation = ECONNRESET;
 
-/// Reads an entry that the peer may be writing just now. Its length comes last in memory and is
-/// read first, so that one which is there has the address that belongs to it.
-Sge load_shared(const Sge& shared) {
+/// Reads an entry that the peer may be writing just now: nothing but its length orders the two, of
+/// which ThreadSanitizer cannot know. That comes last in memory and is read first, so one that is
+/// there has the address that belongs to it.
+[[gnu::noinline, gnu::no_sanitize("thread")]] Sge load_shared(const Sge& shared) {
   Sge sge;
   sge.length = __atomic_load_n(&shared.length, __ATOMIC_ACQUIRE);
   sge.key = __atomic_load_n(&shared.key, __ATOMIC_RELAXED);
   sge.address = __atomic_load_n(&shared.address, __ATOMIC_RELAXED);
   return sge;
 }
+
+[[gnu::noinline, gnu::no_sanitize("thread")]] IomapEntry load_shared(const IomapEntry& shared) {
+  IomapEntry entry;
+  entry.memory = load_shared(shared.memory);
+  entry.offset = __atomic_load_n(&shared.offset, __ATOMIC_RELAXED);
+  return entry;
+}
+
+/// The peer fills it again only after we have used all of what it granted.
+[[gnu::noinline, gnu::no_sanitize("thread")]] void clear_shared(Sge& shared) { shared.length = 0; }
 
 Octets octets_of(const Sge& sge) {
   return {reinterpret_cast<const std::uint8_t*>(&sge), sizeof sge};
@@ -129,8 +140,7 @@ void Stream::take_targets() {
     Sge& shared = shape_.target_sgl[target_next_];
     const Sge granted = load_shared(shared);
     if (granted.length == 0) continue;  // it told of credits alone
-    // The peer fills this entry again only after we have used all of what it grants now.
-    shared.length = 0;
+    clear_shared(shared);
     target_next_ = (target_next_ + 1) % kTargetEntries;
     targets_[targets_count_++] = granted;
   }
@@ -244,13 +254,13 @@ bool Stream::may_send() const {
 /// Many short messages use up the peer's receives long before its ring; TCP would take them.
 bool Stream::may_hold() const {
   return started_ && sending() && (held_ != 0 || sent_ == send_limit_) &&
-         shape_.send_ring.size() - send_used_ >= kSendRoomMin;
+         send_room() >= kSendRoomMin;
 }
 
 /// So many octets, at most, find room in the send ring in one piece; fewer where the ring ends.
 std::size_t Stream::room_at_head(std::size_t octets_max) const {
   const std::size_t size = shape_.send_ring.size();
-  return std::min({octets_max, size - send_used_, size - send_head_, std::size_t{kChunkMax}});
+  return std::min({octets_max, send_room(), size - send_head_, std::size_t{kChunkMax}});
 }
 
 MutableOctets Stream::take_room(std::size_t octets) {
@@ -410,8 +420,7 @@ bool Stream::publish(std::uint32_t index, const IomapEntry& entry) {
 
 std::optional<std::size_t> Stream::write_at(std::uint64_t offset, Cursor& from) {
   for (const IomapEntry& shared : shape_.iomap) {
-    const Sge memory = load_shared(shared.memory);
-    const std::uint64_t start = __atomic_load_n(&shared.offset, __ATOMIC_RELAXED);
+    const auto [start, memory] = load_shared(shared);
     if (memory.length == 0 || offset < start || offset - start >= memory.length) continue;
     send_held();
     if (!started_ || !sending() || held_ != 0 || !direct_room()) return 0;

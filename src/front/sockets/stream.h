@@ -130,6 +130,8 @@ class Stream {
   // What is so.
   bool started() const { return started_; }
   std::uint64_t readable_octets() const { return unread_octets_; }
+  /// Octets that the send ring can take now.
+  std::size_t send_room() const { return shape_.send_ring.size() - send_used_; }
   /// A read gives octets or the end at once.
   bool can_read() const { return unread_octets_ != 0 || !receiving() || read_closed_; }
   /// A write takes octets, or fails, at once.
@@ -152,8 +154,7 @@ class Stream {
   int error() const { return error_; }
   /// write_at() can take octets.
   bool direct_room() const {
-    return sends_open_ < shape_.send_entries &&
-           shape_.send_ring.size() - send_used_ >= kSendRoomMin;
+    return sends_open_ < shape_.send_entries && send_room() >= kSendRoomMin;
   }
   /// Where the peer reads what we grant: memory that it keeps for us as long as there is a stream.
   const Sge& peer_sgl() const { return peer_sgl_; }

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <deque>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace weft::sockets {
@@ -351,6 +354,27 @@ TEST_F(StreamTest, AQueuePairThatTakesNothingFailsTheStream) {
   a.broken = true;
   a.write("x");
   EXPECT_EQ(a.stream->error(), EIO);
+}
+
+TEST(StreamTargetsTest, AnEntryMayBeWrittenWhileItIsLookedAt) {
+  End end, peer;
+  end.stream->start(*parse_connect_data(encode(peer.stream->offer())));
+  ASSERT_EQ(end.write(pattern(kRing / 2)), kRing / 2) << "all of the first grant";
+  std::vector<std::uint8_t> granted(100);
+  const Sge entry{reinterpret_cast<std::uintptr_t>(granted.data()), 7, 100};
+  std::atomic<bool> looked = false;
+  std::thread device([&] {  // which places it, and orders nothing
+    while (!looked.load(std::memory_order_relaxed)) std::this_thread::yield();
+    std::memcpy(&end.targets[sizeof entry], &entry, sizeof entry);  // the offer granted the first
+  });
+  end.stream->handle_message(make_message(Op::Credits, 2 * kEntries));
+  looked.store(true, std::memory_order_relaxed);
+  device.join();
+  EXPECT_EQ(end.write(pattern(1)), 0u) << "it was not there";
+  end.stream->handle_message(make_message(Op::Credits, 2 * kEntries));
+  ASSERT_EQ(end.write(pattern(1)), 1u);
+  EXPECT_EQ(end.requests.back().target.address, entry.address);
+  EXPECT_EQ(end.requests.back().target.key, entry.key);
 }
 
 TEST(StreamIomapTest, OctetsGoStraightToWhereThePeerMappedThem) {

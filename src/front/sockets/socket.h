@@ -31,6 +31,7 @@
 
 #include "base/octets.h"
 #include "base/result.h"
+#include "base/signals.h"
 #include "front/sockets/ask.h"
 #include "front/sockets/cursor.h"
 #include "front/sockets/mirror.h"
@@ -219,6 +220,9 @@ class Socket : public std::enable_shared_from_this<Socket> {
   friend class SocketMemory;  // registered memory and its operations
 
   struct EndOfWait;
+  template <typename Ready>
+  Result<void> wait(std::unique_lock<Mutex>& lock, std::optional<NoSignals>& none,
+                    Deadline deadline, Ready ready);
   template <typename Ready>
   Result<void> wait(std::unique_lock<Mutex>& lock, Deadline deadline, Ready ready);
   Deadline deadline(bool receiving) const;

@@ -19,11 +19,12 @@ Error Socket::write_error() {
 }
 
 Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
+  std::optional<NoSignals> none;
   std::unique_lock lock(mutex_);
   if (state_ == State::Connecting) {
     if (!blocking) return Error{EAGAIN, "connecting"};
-    auto waited =
-        wait(lock, deadline(false), [this] { return state_ != State::Connecting || closing_; });
+    auto waited = wait(lock, none, deadline(false),
+                       [this] { return state_ != State::Connecting || closing_; });
     if (!waited) return waited.error();
   }
   const Error shared{ESTALE, "another process uses it too"};
@@ -32,6 +33,8 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
   const std::size_t wanted = from.left();
   if (wanted == 0 && !stream().sending()) return write_error();
   const Deadline last = deadline(false);
+  // This will wait, and a signal that comes before it does has to end that wait, too.
+  if (blocking && wanted > stream().send_room()) none.emplace();
   Error stopped{EAGAIN, "the peer has to read first"};
   while (from.left() != 0) {
     if (!stream().sending()) {
@@ -44,7 +47,7 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
     }
     if (drive() && stream().can_write()) continue;
     if (!blocking) break;
-    auto waited = wait(lock, last, [this] { return stream().can_write() || closing_; });
+    auto waited = wait(lock, none, last, [this] { return stream().can_write() || closing_; });
     if (closing_) waited = Error{EBADF, "closed meanwhile"};
     if (relayed_) waited = shared;
     if (!waited) {
@@ -60,11 +63,12 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
 }
 
 Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
+  std::optional<NoSignals> none;
   std::unique_lock lock(mutex_);
   if (state_ == State::Connecting) {
     if (!blocking) return Error{EAGAIN, "connecting"};
-    auto waited =
-        wait(lock, deadline(true), [this] { return state_ != State::Connecting || closing_; });
+    auto waited = wait(lock, none, deadline(true),
+                       [this] { return state_ != State::Connecting || closing_; });
     if (!waited) return waited.error();
   }
   const Error shared{ESTALE, "another process uses it too"};
@@ -82,7 +86,10 @@ Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
     if (stream().readable_octets() >= enough || !stream().receiving()) {
       const std::size_t got = stream().read(to, peek);
       if (got != 0 && (!all || peek)) break;
-      if (got != 0) continue;
+      if (got != 0) {
+        if (to.left() != 0 && !none) none.emplace();
+        continue;
+      }
     }
     if (!stream().receiving() || stream().read_closed()) {
       if (to.left() == wanted && stream().error() != 0 && !error_told_) {
@@ -95,7 +102,7 @@ Result<std::size_t> Socket::receive(Cursor to, int flags, bool blocking) {
       if (to.left() == wanted) return stopped;
       break;
     }
-    auto waited = wait(lock, last, [&] {
+    auto waited = wait(lock, none, last, [&] {
       return stream().readable_octets() >= enough || !stream().receiving() ||
              stream().read_closed() || closing_;
     });
@@ -164,6 +171,7 @@ Result<void> Socket::unmap(void* memory, std::size_t octets) {
 }
 
 Result<std::size_t> Socket::write_at(Cursor from, std::uint64_t offset, int, bool blocking) {
+  std::optional<NoSignals> none;
   std::unique_lock lock(mutex_);
   if (state_ != State::Connected) return Error{EINVAL, "not connected"};
   const std::size_t wanted = from.left();
@@ -187,8 +195,9 @@ Result<std::size_t> Socket::write_at(Cursor from, std::uint64_t offset, int, boo
       if (from.left() != wanted) break;
       return Error{EAGAIN, "earlier octets have to leave first"};
     }
-    auto waited = wait(
-        lock, last, [this] { return !stream().sending() || stream().direct_room() || closing_; });
+    auto waited = wait(lock, none, last, [this] {
+      return !stream().sending() || stream().direct_room() || closing_;
+    });
     if (!waited) return waited.error();
   }
   return wanted - from.left();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/signals.h"
 #include "front/sockets/kernel.h"
@@ -26,11 +27,13 @@ struct Socket::EndOfWait {
   ~EndOfWait() { socket.stop_waiting(wake_fd); }
 };
 
-/// Drives the connection until `ready()`, which is asked with the mutex held, as is this. Errors:
-/// EAGAIN: the deadline passed; EINTR; EMFILE; ESTALE: another process uses it too, so go on at the
-/// descriptor.
+/// Drives the connection until `ready()`, which is asked with the mutex held, as is this. From the
+/// first sleep on the thread takes signals in sleeps alone, so that none that comes in between goes
+/// unheard: `none` holds them back, until the last wait of who waits again. Errors: EAGAIN: the
+/// deadline passed; EINTR; EMFILE; ESTALE: another process uses it too, so go on at the descriptor.
 template <typename Ready>
-Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Ready ready) {
+Result<void> Socket::wait(std::unique_lock<Mutex>& lock, std::optional<NoSignals>& none,
+                          Deadline deadline, Ready ready) {
   if (relayed_) return Error{ESTALE, "another process uses it too"};
   drive();
   if (ready()) return {};
@@ -43,7 +46,7 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Read
   if (!own) return own.error();
   waiters_.push_back({*own, pthread_self()});
   const EndOfWait end{*this, *own};
-  const NoSignals none;  // but in the sleep: what came while this looked went unheard
+  if (!none) none.emplace();
   Result<void> result;
   while (!ready()) {
     const bool connected = lane_ != nullptr && state_ == State::Connected;
@@ -52,7 +55,7 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Read
     lock.unlock();
     timespec room{};
     const int count = (connected ? sleep : sleep_idly)(fds.data(), fds.size(),
-                                                       remaining(deadline, room), &none.before());
+                                                       remaining(deadline, room), &none->before());
     bool interrupted = count < 0 && errno == EINTR;
     if (fds[0].revents != 0) settle(*own);
     lock.lock();
@@ -65,13 +68,19 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Read
       break;
     }
     // As the kernel has it, a limit of time makes calls end that would be restarted.
-    interrupted |= count > 0 && takes_signal(none.before());
+    interrupted |= count > 0 && takes_signal(none->before());
     if (interrupted && (deadline || !handlers_restart())) {
       result = Error{EINTR, "interrupted"};
       break;
     }
   }
   return result;
+}
+
+template <typename Ready>
+Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Ready ready) {
+  std::optional<NoSignals> none;
+  return wait(lock, none, deadline, ready);
 }
 
 }  // namespace weft::sockets

@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -175,6 +176,31 @@ static void a_long_write_is_interrupted(void) {
   close_pair(&pair);
 }
 
+/* In the midst of the first copy, before anything waits: what is sent has a page that cannot be
+   read until SIGSEGV says so. The kernel itself ends its copy there. */
+static char* unread_page;
+static long page_octets;
+static void open_page(int number) {
+  (void)number;
+  raise(SIGALRM);
+  mprotect(unread_page, page_octets, PROT_READ);
+}
+static void a_long_write_is_interrupted_early(void) {
+  struct pair pair = open_ipv4_pair();
+  on_alarm(0);
+  page_octets = sysconf(_SC_PAGESIZE);
+  char* much = mmap(NULL, 64 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  need(much != MAP_FAILED, "mmap");
+  unread_page = much + (256 << 10);
+  need(mprotect(unread_page, page_octets, PROT_NONE) == 0, "mprotect");
+  signal(SIGSEGV, open_page);
+  const ssize_t sent = send(pair.client, much, 64 << 20, 0);
+  signal(SIGSEGV, SIG_DFL);
+  SAY(sent > 0 && sent < 64 << 20);
+  munmap(much, 64 << 20);
+  close_pair(&pair);
+}
+
 /* Within five seconds; if not, by force. */
 static int ends_soon(pid_t child, int* status) {
   for (int ms = 0; ms < 5000; ++ms) {
@@ -290,6 +316,7 @@ const struct test_case signals_cases[] = {
     {"restarted", restarted},
     {"let_in_while_waiting", let_in_while_waiting},
     {"a_long_write_is_interrupted", a_long_write_is_interrupted},
+    {"a_long_write_is_interrupted_early", a_long_write_is_interrupted_early},
     {"ended_by_a_handler", ended_by_a_handler},
     {"last_words_in_malloc", last_words_in_malloc},
     {"last_words_in_the_only_arena", last_words_in_the_only_arena},

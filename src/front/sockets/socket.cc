@@ -229,11 +229,12 @@ void Socket::enqueue(SocketPtr connection) {
 }
 
 Result<SocketPtr> Socket::accept(bool blocking) {
+  std::optional<NoSignals> none;
   std::unique_lock lock(mutex_);
   if (state_ != State::Listening || shut_) return Error{EINVAL, "not listening"};
   if (accepted_.empty() && !shared_) {
     if (!blocking) return Error{EAGAIN, "no connection waits"};
-    auto waited = wait(lock, deadline(true),
+    auto waited = wait(lock, none, deadline(true),
                        [this] { return !accepted_.empty() || closing_ || shut_ || shared_; });
     if (!waited) return waited.error();
     if (shut_) return Error{EINVAL, "shut meanwhile"};
@@ -262,6 +263,7 @@ Result<void> Socket::start_connecting(const sockaddr& address) {
 }
 
 Result<void> Socket::connect(const sockaddr& address, bool blocking) {
+  std::optional<NoSignals> none;
   std::unique_lock lock(mutex_);
   if (address.sa_family != family_) return Error{EAFNOSUPPORT, "an address of another family"};
   switch (state_) {
@@ -286,8 +288,8 @@ Result<void> Socket::connect(const sockaddr& address, bool blocking) {
   show();
   owes_word_ = true;
   if (!blocking) return Error{EINPROGRESS, "connecting"};
-  auto waited =
-      wait(lock, deadline(false), [this] { return state_ != State::Connecting || closing_; });
+  auto waited = wait(lock, none, deadline(false),
+                     [this] { return state_ != State::Connecting || closing_; });
   if (!waited) return Error{waited.error().code == EAGAIN ? EINPROGRESS : EINTR, "connecting"};
   owes_word_ = false;
   if (state_ == State::Connected) return {};

@@ -33,7 +33,7 @@ Result<std::size_t> Socket::send(Cursor from, int, bool blocking) {
   const std::size_t wanted = from.left();
   if (wanted == 0 && !stream().sending()) return write_error();
   const Deadline last = deadline(false);
-  // This will wait, and a signal that comes before it does has to end that wait, too.
+  // Who will wait is to hear of a signal that comes before.
   if (blocking && wanted > stream().send_room()) none.emplace();
   Error stopped{EAGAIN, "the peer has to read first"};
   while (from.left() != 0) {
@@ -176,6 +176,7 @@ Result<std::size_t> Socket::write_at(Cursor from, std::uint64_t offset, int, boo
   if (state_ != State::Connected) return Error{EINVAL, "not connected"};
   const std::size_t wanted = from.left();
   const Deadline last = deadline(false);
+  if (blocking && wanted > stream().send_room()) none.emplace();  // as in send()
   while (from.left() != 0) {
     if (!stream().sending()) {
       if (from.left() != wanted) break;

@@ -28,9 +28,10 @@ struct Socket::EndOfWait {
 };
 
 /// Drives the connection until `ready()`, which is asked with the mutex held, as is this. From the
-/// first sleep on the thread takes signals in sleeps alone, so that none that comes in between goes
-/// unheard: `none` holds them back, until the last wait of who waits again. Errors: EAGAIN: the
-/// deadline passed; EINTR; EMFILE; ESTALE: another process uses it too, so go on at the descriptor.
+/// first sleep on the thread takes signals in sleeps alone, or one that comes in between would go
+/// unheard. `none` keeps it so for those who wait again; it is declared before `lock`, since what
+/// is pending at its end runs there, and may use this socket. Errors: EAGAIN: the deadline passed;
+/// EINTR; EMFILE; ESTALE: another process uses it too, so go on at the descriptor.
 template <typename Ready>
 Result<void> Socket::wait(std::unique_lock<Mutex>& lock, std::optional<NoSignals>& none,
                           Deadline deadline, Ready ready) {
@@ -77,6 +78,7 @@ Result<void> Socket::wait(std::unique_lock<Mutex>& lock, std::optional<NoSignals
   return result;
 }
 
+/// For one wait by who was given the lock; pending signals are taken under it.
 template <typename Ready>
 Result<void> Socket::wait(std::unique_lock<Mutex>& lock, Deadline deadline, Ready ready) {
   std::optional<NoSignals> none;

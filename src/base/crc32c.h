@@ -30,6 +30,11 @@ std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets sour
 /// another core reads next.
 std::uint32_t crc32c_copy_past(std::uint32_t state, MutableOctets target, Octets source);
 
+/// The same two for a source that nobody changes and a target that others may: the CRC is that of
+/// the source.
+std::uint32_t crc32c_place(std::uint32_t state, MutableOctets target, Octets source);
+std::uint32_t crc32c_place_past(std::uint32_t state, MutableOctets target, Octets source);
+
 /// The register after `octets` more octets, of which the register from 0 is `sum`. Pure.
 /// Freestanding; takes the time of some hundred octets, less where `octets` is a power of two, and
 /// next to nothing where it is 32 KiB.

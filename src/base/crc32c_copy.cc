@@ -16,6 +16,21 @@ constexpr std::size_t kBlockOctets = 4096;
 /// What is just being stored is slow to read: so much is stored before any of it is read again.
 constexpr std::size_t kWholeOctetsMax = 8192;
 
+/// What folds sums what it read and stores just that.
+bool folds(std::size_t octets) {
+  return octets >= kFoldOctetsMin && (can_fold_512() || can_fold_256());
+}
+
+std::uint32_t place_unfolded(std::uint32_t state, MutableOctets target, Octets source) {
+  for (std::size_t done = 0; done < source.size();) {
+    const Octets block = source.subspan(done, std::min(kBlockOctets, source.size() - done));
+    state = crc32c_extend(state, block);
+    std::memcpy(target.data() + done, block.data(), block.size());
+    done += block.size();
+  }
+  return state;
+}
+
 }  // namespace
 
 std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets source) {
@@ -34,6 +49,16 @@ std::uint32_t crc32c_copy_past(std::uint32_t state, MutableOctets target, Octets
     if (can_fold_256()) return crc32c_copy_past_256(state, target, source);
   }
   return crc32c_copy(state, target, source);
+}
+
+std::uint32_t crc32c_place(std::uint32_t state, MutableOctets target, Octets source) {
+  weft_assert(target.size() >= source.size());
+  return (folds(source.size()) ? crc32c_copy : place_unfolded)(state, target, source);
+}
+
+std::uint32_t crc32c_place_past(std::uint32_t state, MutableOctets target, Octets source) {
+  weft_assert(target.size() >= source.size());
+  return (folds(source.size()) ? crc32c_copy_past : place_unfolded)(state, target, source);
 }
 
 std::uint32_t crc32c_copy_unfolded(std::uint32_t state, MutableOctets target, Octets source) {

@@ -2,6 +2,7 @@
 #include "base/crc32c.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <random>
 
@@ -230,7 +231,8 @@ TEST(CRC32CCopy, CopiesExactlyTheSource) {
     Buffer target = before;
     const Octets piece = Octets(source).subspan(source_at);
 
-    const auto copy = round % 4 < 2 ? crc32c_copy : crc32c_copy_past;
+    const auto copy = std::array{crc32c_copy, crc32c_copy_past, crc32c_place,
+                                 crc32c_place_past}[static_cast<std::size_t>(round) % 4];
     const std::uint32_t state =
         copy(kCRC32CStart, MutableOctets(target).subspan(target_at), piece);
 
@@ -245,7 +247,7 @@ TEST(CRC32CCopy, CopiesExactlyTheSource) {
 TEST(CRC32CCopyDeathTest, ATargetThatIsTooSmallIsOurBug) {
   const Buffer source(10);
   Buffer target(9);
-  for (const auto copy : {crc32c_copy, crc32c_copy_past}) {
+  for (const auto copy : {crc32c_copy, crc32c_copy_past, crc32c_place, crc32c_place_past}) {
     EXPECT_DEATH(copy(kCRC32CStart, target, source), "target.size\\(\\) >= source.size\\(\\)");
   }
 }

@@ -31,8 +31,8 @@ class Mover {
   /// Registered memory to staging; with `state`, extended over the octets as they were stored.
   virtual bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
                      std::uint32_t* state, ReadBy) = 0;
-  /// Arrived octets to registered memory.
-  virtual bool place(std::uint8_t* target, Octets source) = 0;
+  /// Arrived octets to registered memory; with `state`, extended over them on the way.
+  virtual bool place(std::uint8_t* target, Octets source, std::uint32_t* state) = 0;
   /// Changes the number of 64 bits at `target`, which is aligned to 8 octets and in this machine's
   /// order, indivisibly against every other update; `*original` is what stood there before.
   virtual bool update(std::uint8_t* target, const AtomicChange& change,

@@ -231,10 +231,13 @@ bool GuardedMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::
   return done;
 }
 
-bool GuardedMover::place(std::uint8_t* target, Octets source) {
+bool GuardedMover::place(std::uint8_t* target, Octets source, std::uint32_t* state) {
   const bool past =
       source.size() >= kPlacedPastOctetsMin && !recent_places_.note(target, source.size());
-  return guarded(target, source.size(), [&] { (past ? copy_past : copy)(target, source); });
+  return guarded(target, source.size(), [&] {
+    if (state == nullptr) return (past ? copy_past : copy)(target, source);
+    *state = (past ? crc32c_place_past : crc32c_place)(*state, {target, source.size()}, source);
+  });
 }
 
 //= EXT-07

@@ -86,7 +86,7 @@ TEST(GuardedMoverTest, PlacesWhatArrivedAndNothingElse) {
     const std::size_t most = random() % 3 == 0 ? 5'000 : source.size() - 256;
     const std::size_t octets = std::min<std::size_t>(kRoom - at, random() % most);
     const Octets piece = Octets(source).subspan(random() % 256, octets);
-    ASSERT_TRUE(mover.place(target.data() + at, piece));
+    ASSERT_TRUE(mover.place(target.data() + at, piece, nullptr));
     std::copy(piece.begin(), piece.end(), expected.begin() + static_cast<std::ptrdiff_t>(at));
     at += octets + random() % 70;
   }
@@ -113,7 +113,7 @@ TEST_P(MovesOf, OctetsWhereverBothLie) {
     };
     std::uint32_t states[2] = {kCRC32CStart, kCRC32CStart};
     const std::function<bool()> moves[] = {
-        [&] { return mover.place(to, source); },
+        [&] { return mover.place(to, source, nullptr); },
         [&] { return fetch(nullptr, kHere); },
         [&] { return fetch(nullptr, kElsewhere); },
         [&] { return fetch(&states[0], kHere); },
@@ -150,14 +150,15 @@ TEST(GuardedMoverTest, EachAccessToAVanishedPageIsRefused) {
       [&] { return mover.fetch(octets.data(), page, octets.size(), &state, kHere); },
       [&] { return mover.fetch(octets.data(), page, octets.size(), nullptr, kHere); },
       [&] { return mover.fetch(octets.data(), page, 1, nullptr, kHere); },
-      [&] { return mover.place(page, octets); },
-      [&] { return mover.place(page, Octets(octets).first(8)); },
+      [&] { return mover.place(page, octets, nullptr); },
+      [&] { return mover.place(page, Octets(octets).first(8), nullptr); },
       [&] { return mover.crc_registered(&state, half, kLong); },
       [&] { return mover.fetch(longer.data(), half, kLong, &state, kHere); },
       [&] { return mover.fetch(longer.data(), half, kLong, nullptr, kHere); },
       [&] { return mover.fetch(longer.data(), half, kLong, &state, kElsewhere); },
       [&] { return mover.fetch(longer.data(), half, kLong, nullptr, kElsewhere); },
-      [&] { return mover.place(half, longer); },
+      [&] { return mover.place(half, longer, nullptr); },
+      [&] { return mover.place(half, longer, &state); },
   };
   for (const auto& access : accesses) {
     const int status = status_of_child([&] {
@@ -188,7 +189,7 @@ TEST(GuardedMoverTest, AddressesWhereNoMemoryCanBeAreRefused) {
         GuardedMover mover;
         std::array<std::uint8_t, 4> octets{};
         auto* place = reinterpret_cast<std::uint8_t*>(static_cast<std::uintptr_t>(address));
-        const bool done = write ? mover.place(place, octets)
+        const bool done = write ? mover.place(place, octets, nullptr)
                                 : mover.fetch(octets.data(), place, octets.size(), nullptr, kHere);
         _exit(done ? 1 : 0);
       });
@@ -206,7 +207,7 @@ TEST(GuardedMoverTest, FaultsThatComeByTheProgramsHandlerAreRefusedEachTime) {
     GuardedMover mover;
     const std::array<std::uint8_t, 8> octets{};
     for (int i = 0; i < 3; ++i) {
-      if (mover.place(unmapped_page(), octets)) _exit(1);
+      if (mover.place(unmapped_page(), octets, nullptr)) _exit(1);
     }
     _exit(0);
   });
@@ -245,7 +246,7 @@ TEST(GuardedMoverTest, GuardsBehindAProgramsHandler) {
     const std::array<std::uint8_t, 16> octets = {};
     std::uint8_t* gone = unmapped_page();
     for (int i = 0; i < 5; ++i) {
-      if (mover.place(gone, octets)) _exit(1);
+      if (mover.place(gone, octets, nullptr)) _exit(1);
     }
     _exit(program_calls == 0 ? 42 : 2);
   });

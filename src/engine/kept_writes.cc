@@ -22,7 +22,7 @@ bool KeptWrites::keep(std::uint8_t* target, Octets run, core::Mover& mover) {
 void KeptWrites::place(core::Mover& mover) {
   for (const Piece& piece : std::span(pieces_).first(used_)) {
     // Who took the memory back does not read it.
-    static_cast<void>(mover.place(piece.target, piece.octets));
+    static_cast<void>(mover.place(piece.target, piece.octets, nullptr));
   }
   set_used(0);
 }
@@ -47,7 +47,7 @@ bool KeptWrites::read(std::uint8_t* target, Octets source, bool peek, core::Move
   const std::uint8_t* const first = source.data();
   while (!source.empty()) {
     const Octets from = find(source);
-    if (!mover.place(target, from)) return false;
+    if (!mover.place(target, from, nullptr)) return false;
     target += from.size();
     source = source.subspan(from.size());
   }

@@ -39,7 +39,7 @@ class PlainMover final : public core::Mover {
              core::ReadBy) override {
     return false;
   }
-  bool place(std::uint8_t*, Octets) override { return false; }
+  bool place(std::uint8_t*, Octets, std::uint32_t*) override { return false; }
   bool update(std::uint8_t*, const core::AtomicChange&, std::uint64_t*) override { return false; }
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "base/crc32c.h"
+#include "wire/ddp.h"
+#include "wire/fpdu.h"
 
 namespace weft::sim {
 namespace {
@@ -16,6 +18,14 @@ MutableOctets aligned(std::vector<std::uint8_t>& storage, std::size_t octets) {
   storage.assign(octets + 64, 0);
   const auto at = reinterpret_cast<std::uintptr_t>(storage.data());
   return MutableOctets(storage).subspan((64 - at % 64) % 64, octets);
+}
+
+/// Has the FPDU whose payload this is, and which lies around it, the CRC that it should have?
+/// `state`: up to there. All headers are a multiple of four octets long.
+bool ends_well(Octets payload, std::uint32_t state) {
+  const std::uint8_t* const end = payload.data() + payload.size();
+  const std::size_t pad = wire::pad_octets(payload.size() + wire::kTaggedHeaderOctets);
+  return load_crc(end + pad) == crc32c_finish(crc32c_extend(state, Octets(end, pad)));
 }
 
 }  // namespace
@@ -61,9 +71,12 @@ bool ArenaMover::fetch(std::uint8_t* target, const std::uint8_t* source, std::si
   return true;
 }
 
-bool ArenaMover::place(std::uint8_t* target, Octets source) {
+bool ArenaMover::place(std::uint8_t* target, Octets source, std::uint32_t* state) {
   check("a placement", target, source.size(), true, core::kRemoteWrite);
+  if (state != nullptr) *state = crc32c_extend(*state, source);
   if (verdict_.failed()) return true;
+  // The model does not know what a stream's end leaves in a receive or a sink that did not succeed.
+  if (state != nullptr && !ends_well(source, *state)) return true;
   if (verdict_.breaks_once("placement-lost")) return true;
   std::memcpy(target, source.data(), source.size());
   if (!source.empty() && verdict_.breaks_once("octet-wrong")) target[0] ^= 0x10;

@@ -26,7 +26,7 @@ class ArenaMover final : public core::Mover {
                       std::size_t octets) override;
   bool fetch(std::uint8_t* target, const std::uint8_t* source, std::size_t octets,
              std::uint32_t* state, core::ReadBy) override;
-  bool place(std::uint8_t* target, Octets source) override;
+  bool place(std::uint8_t* target, Octets source, std::uint32_t* state) override;
   bool update(std::uint8_t* target, const core::AtomicChange&, std::uint64_t* original) override;
 
  private:

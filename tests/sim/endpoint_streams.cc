@@ -180,7 +180,7 @@ std::optional<core::Received> Endpoint::offer_landed() {
   const auto landing = qp_->find_landing(head, 1, verdict_.now);
   if (!landing || landing->octets + landing->trailer > rest.size()) return {};
   const Bytes before(landing->place, landing->place + landing->octets);
-  mover_.place(landing->place, rest.first(landing->octets));
+  mover_.place(landing->place, rest.first(landing->octets), nullptr);
   if (!qp_->handle_landed(head, *landing, landing->octets)) {
     verdict_.fail(Check::Placement, std::string(name_) + ": what landed is not there");
   }

@@ -218,10 +218,10 @@ bool Deframer::next_whole(Octets arrived, ArrivedFPDU& fpdu) const {
   return true;
 }
 
-bool Deframer::agrees(Octets fpdu) const {
+bool Deframer::agrees(Octets fpdu, const Summed& summed) const {
   //= MPA-28
   if (failed_) return false;
-  return !crc_ || crc_agrees(*mover_, fpdu, {});
+  return !crc_ || crc_agrees(*mover_, fpdu, summed);
 }
 
 std::size_t Deframer::stream_octets(std::size_t ulpdu_octets) const {

@@ -44,6 +44,15 @@ class UlpduCursor {
       std::memcpy(out.data(), here_.data(), out.size());
     }
   }
+  /// What can be peeked at to see a DDP header whole, and lies in staging: behind a header that
+  /// ends there may be a place that a program can take back.
+  std::size_t header_octets() const {
+    if (markers_ || here_.empty() || here_.size() >= wire::kDDPHeaderOctetsMax) {
+      return wire::kDDPHeaderOctetsMax;
+    }
+    const bool tagged = (here_.front() & wire::kTaggedBit) != 0;
+    return tagged ? wire::kTaggedHeaderOctets : wire::kUntaggedHeaderOctets;
+  }
   /// Passes so many octets (octets_left() must be at least that).
   void skip(std::size_t octets);
 
@@ -107,7 +116,7 @@ class Deframer {
   }
   /// An FPDU that is whole and begins at position(), in a stream without markers: has it the CRC
   /// that it should have? False says only that next() has to judge it.
-  bool agrees(Octets fpdu) const;
+  bool agrees(Octets fpdu, const Summed& summed = {}) const;
   bool has_markers() const { return markers_; }
   std::uint32_t position() const { return position_; }
 

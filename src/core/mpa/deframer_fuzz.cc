@@ -33,7 +33,7 @@ class PlainMover final : public Mover {
   bool fetch(std::uint8_t*, const std::uint8_t*, std::size_t, std::uint32_t*, ReadBy) override {
     return false;
   }
-  bool place(std::uint8_t*, Octets) override { return false; }
+  bool place(std::uint8_t*, Octets, std::uint32_t*) override { return false; }
   bool update(std::uint8_t*, const AtomicChange&, std::uint64_t*) override { return false; }
 };
 

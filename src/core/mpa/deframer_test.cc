@@ -319,6 +319,24 @@ TEST(Deframer, OneSpanCostsOnePassOfTheCRC) {
 //= MPA-10
 //= MPA-23
 //= MPA-24
+TEST(Deframer, WhatLiesBehindAHeaderThatEndsAPieceIsNotPeekedAt) {
+  for (const std::uint8_t control : {0x40, 0xc1}) {
+    const bool tagged = (control & wire::kTaggedBit) != 0;
+    const std::size_t header = tagged ? wire::kTaggedHeaderOctets : wire::kUntaggedHeaderOctets;
+    Bytes fpdu(wire::fpdu_octets(60));
+    store_be16(fpdu.data(), 60);
+    fpdu[wire::kUlpduLengthOctets] = control;
+    TestMover mover;
+    Deframer deframer(false, false, &mover);
+    const std::size_t head = wire::kUlpduLengthOctets + header;
+    const std::vector<Octets> parts{Octets(fpdu).first(head), Octets(fpdu).subspan(head)};
+    const auto found = deframer.next(OctetList{parts});
+    const auto* whole = std::get_if<ArrivedFPDU>(&found);
+    ASSERT_NE(whole, nullptr);
+    EXPECT_EQ(whole->ulpdu.header_octets(), header);
+  }
+}
+
 TEST(Deframer, RandomStreamsOfTheSlowSenderComeOutAsTheyWentIn) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 48; ++round) {

@@ -40,9 +40,10 @@ class TestMover final : public Mover {
     if (state != nullptr) *state = crc32c_extend_portable(*state, Octets(target, octets));
     return true;
   }
-  bool place(std::uint8_t* target, Octets source) override {
+  bool place(std::uint8_t* target, Octets source, std::uint32_t* state) override {
     if (is_gone(target, source.size())) return false;
     std::memcpy(target, source.data(), source.size());
+    if (state != nullptr) *state = crc32c_extend_portable(*state, source);
     return true;
   }
   bool update(std::uint8_t*, const AtomicChange&, std::uint64_t*) override { return false; }

@@ -2,6 +2,7 @@
 #include "core/qp/qp.h"
 
 #include <algorithm>
+#include <array>
 #include <variant>
 
 namespace weft::core {
@@ -89,9 +90,12 @@ Received QP::handle_octets(const OctetList& arrived, Instant now) {
     }
     const Octets front = remaining.front();
     ArrivedFPDU fpdu;
+    std::array<Octets, 3> parts;
+    const bool landed_now = landed_.octets == 0 && land_staged(front, parts, now);
+    if (state_ != QPState::RTS && state_ != QPState::Closing) continue;  // its receive is no good
     // Mostly it is all there, in one run, and nothing is wrong with it.
     if (landed_.octets != 0 || !deframer_.next_whole(front, fpdu)) {
-      auto found = deframer_.next(remaining.list(), landed_);
+      auto found = deframer_.next(landed_now ? OctetList{parts} : remaining.list(), landed_);
       if (const auto* needs = std::get_if<FPDUNeeds>(&found)) {
         if (remaining.complete()) received.wanted = needs->octets_total;
         return received;
@@ -143,7 +147,7 @@ Result<std::uint8_t*, MemoryFault> QP::check_remote(STag stag, std::uint64_t to,
 QP::SegmentFate QP::handle_segment(UlpduCursor& ulpdu, Instant now) {
   ArrivedSegment segment;
   segment.ulpdu_octets = ulpdu.octets_left();
-  segment.raw_octets = std::min(segment.ulpdu_octets, wire::kDDPHeaderOctetsMax);
+  segment.raw_octets = std::min(segment.ulpdu_octets, ulpdu.header_octets());
   ulpdu.peek(MutableOctets(segment.raw).first(segment.raw_octets));
   const auto ddp = wire::DDPHeader::parse(Octets(segment.raw, segment.raw_octets));
   if (!ddp) {
@@ -177,7 +181,7 @@ QP::SegmentFate QP::handle_segment(UlpduCursor& ulpdu, Instant now) {
 
 // Placement: what was received straight into its place is there already.
 bool QP::put(std::uint8_t* target, Octets run) {
-  return run.data() == target || mover_.place(target, run);
+  return run.data() == target || mover_.place(target, run, nullptr);
 }
 
 // With no work open there is nothing left for the peer to say but a Terminate, the answer to an RTR

@@ -36,7 +36,7 @@ void QP::handle_atomic_response(const ArrivedSegment& segment, UlpduCursor& payl
   const auto place =
       memory_.check(open.sink_stag, open.sink_to, sizeof value, kLocalWrite, requester());
   if (!place) return fail(tagged_fault(place.error()), WorkStatus::LocalProtection);
-  if (!mover_.place(*place, value)) {
+  if (!mover_.place(*place, value, nullptr)) {
     return fail(wire::TermError::DDPTaggedInvalidSTag, WorkStatus::LocalProtection);
   }
   expected_atomic_response_msn_ = expected_atomic_response_msn_.next();

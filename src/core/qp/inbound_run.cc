@@ -57,12 +57,19 @@ std::size_t QP::handle_run(Octets arrived, std::size_t fpdu_octets, std::size_t 
   std::size_t handled = 0;
   for (; handled < count; ++handled) {
     arrived = arrived.subspan(fpdu_octets);
-    //= MPA-16
-    if (!deframer_.agrees(arrived.first(fpdu_octets))) break;
     std::uint8_t* const target = *place + handled * payload;
     const Octets run = arrived.subspan(kHead, payload);
-    const bool kept = write && stream_.crc && queues_.keep_write(header->stag, target, run);
-    if (!kept && !put(target, run)) break;
+    if (!write && stream_.crc) {  // nobody but the peer's answer fills a sink
+      Summed summed{kHead + payload, mover_.crc_extend(kCRC32CStart, arrived.first(kHead))};
+      if (!mover_.place(target, run, &summed.crc)) break;
+      //= MPA-16
+      if (!deframer_.agrees(arrived.first(fpdu_octets), summed)) break;
+    } else {
+      //= MPA-16
+      if (!deframer_.agrees(arrived.first(fpdu_octets))) break;
+      const bool kept = write && stream_.crc && queues_.keep_write(header->stag, target, run);
+      if (!kept && !put(target, run)) break;
+    }
     deframer_.consume(fpdu_octets);
   }
   const auto placed = static_cast<std::uint32_t>(handled * payload);

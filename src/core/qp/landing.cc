@@ -7,6 +7,9 @@
 namespace weft::core {
 namespace {
 
+/// Less payload is summed and copied sooner than its place is found.
+constexpr std::size_t kLandedStagedMin = 2048;
+
 /// The header of an FPDU without a leading marker that may have only begun.
 std::optional<ArrivedSegment> front_segment(Octets head) {
   if (head.size() < wire::kUlpduLengthOctets) return {};
@@ -111,6 +114,29 @@ bool QP::handle_landed(Octets head, const Landing& landing, std::size_t octets) 
   landed_.octets += octets;
   return !stream_.crc ||
          mover_.crc_registered(&landed_.crc, landing.place + landing.landed, octets);
+}
+
+// The same for an FPDU that lies in staging from its first octet to its last: one pass copies its
+// payload into its place and sums it. `parts`: the FPDU, less what was copied, and that in its
+// place. False: it has none, or little, or it cannot be written.
+bool QP::land_staged(Octets arrived, std::array<Octets, 3>& parts, Instant now) {
+  if (!stream_.crc || arrived.size() < kLandedStagedMin) return false;
+  const std::size_t ulpdu_octets = load_be16(arrived.data());
+  const bool tagged = (arrived[wire::kUlpduLengthOctets] & wire::kTaggedBit) != 0;
+  const std::size_t header = tagged ? wire::kTaggedHeaderOctets : wire::kUntaggedHeaderOctets;
+  if (ulpdu_octets < header + kLandedStagedMin) return false;
+  const Octets head = arrived.first(wire::kUlpduLengthOctets + header);
+  if (arrived.size() < wire::fpdu_octets(ulpdu_octets)) return false;
+  const std::optional<Landing> landing = find_landing(head, kLandedStagedMin, now);
+  if (!landing) return false;
+  std::uint32_t crc = mover_.crc_extend(kCRC32CStart, head);
+  if (!mover_.place(landing->place, arrived.subspan(head.size(), landing->octets), &crc)) {
+    return false;
+  }
+  landed_ = {head.size() + landing->octets, crc};
+  parts = {head, Octets(landing->place, landing->octets),
+           arrived.subspan(landed_.octets, landing->trailer)};
+  return true;
 }
 
 // Part of the segment has been received into memory that is ours no more, so it cannot even be

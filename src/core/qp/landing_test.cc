@@ -338,5 +338,113 @@ TEST(QPLanding, AProgramThatClosesOnTheWayMakesABadClose) {
   EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::Flushed});
 }
 
+/// Long enough to be summed while it is copied.
+constexpr std::size_t kLong = 4000;
+
+/// An end with one receive of kLong octets.
+struct LongReceiver : End {
+  explicit LongReceiver(bool crc = true, Role role = Role::Initiator) {
+    StreamParameters parameters = stream(role);
+    parameters.crc = crc;
+    bind(parameters);
+    receive({buffer.sge()});
+  }
+  Region buffer = region(kLong);
+};
+
+TEST(QPLanding, WhatIsStagedWholeIsSummedAsItIsPlaced) {
+  for (const bool crc : {true, false}) {
+    LongReceiver b(crc);
+    const Bytes octets = fpdu(send(1, pattern(kLong)));
+    b.deliver(octets);
+    EXPECT_EQ(*b.buffer.memory, pattern(kLong));
+    EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::Success});
+    EXPECT_EQ(b.mover.placements, 1u);
+    EXPECT_EQ(b.mover.summed_placements, crc ? 1u : 0u);
+  }
+}
+
+TEST(QPLanding, SegmentsStagedTogetherAreEachSummedAsTheyArePlaced) {
+  LongReceiver b;
+  const Bytes message = pattern(kLong);
+  const auto middle = message.begin() + Arrival::at(2048);
+  Bytes both = fpdu(send(1, Bytes(message.begin(), middle), 0, false));
+  const Bytes second = fpdu(send(1, Bytes(middle, message.end()), 2048, true));
+  both.insert(both.end(), second.begin(), second.end());
+  b.deliver(both);
+  EXPECT_EQ(*b.buffer.memory, message);
+  EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::Success});
+  // The second is shorter than what is worth it.
+  EXPECT_EQ(b.mover.placements, 2u);
+  EXPECT_EQ(b.mover.summed_placements, 1u);
+}
+
+TEST(QPLanding, AnswersInARunAreSummedAsTheyArePlaced) {
+  Pair pair;
+  const Region sink = pair.a.region(3 * kLong), source = pair.b.region(3 * kLong);
+  source.fill(pattern(3 * kLong));
+  pair.a.read({sink.sge()}, source.stag, source.to);
+  pair.b.deliver(pair.a.transmit());
+  pair.a.deliver(pair.b.transmit_all());
+  EXPECT_EQ(*sink.memory, *source.memory);
+  EXPECT_EQ(statuses(pair.a.queues.sent), std::vector{WorkStatus::Success});
+  // The first and the last are not in the run, and short.
+  EXPECT_GT(pair.a.mover.placements, 3u);
+  EXPECT_EQ(pair.a.mover.summed_placements, pair.a.mover.placements - 2);
+}
+
+//= MPA-18
+TEST(QPLanding, DamageFoundAsItIsPlacedCompletesNothing) {
+  for (const std::size_t at : {5u, 16u, 300u, 4018u, 4021u}) {
+    LongReceiver b;
+    Bytes octets = fpdu(send(1, pattern(kLong)));
+    octets[at] ^= 1;
+    b.deliver(octets);
+    EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::Flushed}) << at;
+    b.transmit();
+    EXPECT_EQ(b.qp->terminate_sent(), wire::TermError::MPACRC) << at;
+  }
+}
+
+//= MPA-18
+TEST(QPLanding, ADamagedWriteThatIsStagedWholeIsNotPlaced) {
+  End b;
+  b.bind(Role::Initiator);
+  const Region target = b.region(kLong);
+  const Bytes before = *target.memory;
+  Bytes octets = fpdu(written(target, pattern(kLong)));
+  octets[300] ^= 1;
+  b.deliver(octets);
+  EXPECT_EQ(*target.memory, before);
+  EXPECT_EQ(b.mover.placements, 0u);
+}
+
+/// Of a shared queue the next one is another stream's.
+TEST(QPLanding, AReceiveThatIsNoGoodIsTakenOnceForWhatIsStagedWhole) {
+  End b;
+  b.bind(Role::Initiator);
+  b.queues.shared = true;
+  const Region buffer = b.region(kLong);
+  b.receive(std::vector<SGE>(5));
+  b.receive({buffer.sge()});
+  const Bytes segment = send(1, pattern(kLong));
+  const Bytes octets = fpdu(segment);
+  EXPECT_EQ(b.deliver(octets).consumed, octets.size());
+  EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalQPOperation});
+  EXPECT_EQ(ulpdus(b.transmit()), only(terminate(0x1000, segment)));
+  EXPECT_EQ(b.mover.placements, 0u);
+  ReceiveWR left;
+  EXPECT_TRUE(b.queues.take_receive(left));
+}
+
+TEST(QPLanding, WhatCannotBePlacedAsItIsSummedIsOurError) {
+  LongReceiver b;
+  b.mover.unmap(b.buffer.data() + 2000, 1);
+  const Bytes segment = send(1, pattern(kLong));
+  b.deliver(fpdu(segment));
+  EXPECT_EQ(statuses(b.queues.received), std::vector{WorkStatus::LocalProtection});
+  EXPECT_EQ(ulpdus(b.transmit()), only(terminate(0x1000, segment)));
+}
+
 }  // namespace
 }  // namespace weft::core::testing

@@ -2,6 +2,7 @@
 // (RFC 5040, RFC 5041, verbs draft §6). Sans-I/O.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -314,6 +315,7 @@ class QP {
 
   // landing.cc
   void forget_landing() { landed_ = {}, landing_ = nullptr; }
+  bool land_staged(Octets arrived, std::array<Octets, 3>& parts, Instant now);
   std::uint8_t* place_of(const ArrivedSegment&, std::size_t octets, Instant now);
   std::uint8_t* place_of_send(const ArrivedSegment&, std::size_t octets, Instant now);
   std::uint8_t* place_of_response(const ArrivedSegment&, std::size_t octets);

@@ -63,10 +63,11 @@ class WatchingMover final : public Mover {
     if (state) *state = crc32c_extend_portable(*state, Octets(target, n));
     return true;
   }
-  bool place(std::uint8_t* target, Octets source) override {
+  bool place(std::uint8_t* target, Octets source, std::uint32_t* state) override {
     require(target >= arena_.data() + 1024 && target + source.size() <= arena_.data() + 3072);
     if (unmapped) return false;
     std::memcpy(target, source.data(), source.size());
+    if (state) *state = crc32c_extend_portable(*state, source);
     return true;
   }
   bool update(std::uint8_t* target, const AtomicChange& change,
@@ -254,7 +255,7 @@ class Run {
   std::size_t land(const Landing& landing, Octets head, Octets rest) {
     if (landing.octets > rest.size()) return 0;
     if (mover_.unmapped) return qp().handle_landing_fault(head, now_), 0;
-    mover_.place(landing.place, rest.first(landing.octets));
+    mover_.place(landing.place, rest.first(landing.octets), nullptr);
     const std::size_t first = landing.octets / 2;
     require(qp().handle_landed(head, landing, first));
     const auto again = qp().find_landing(head, 1, now_);

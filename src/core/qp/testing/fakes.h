@@ -54,9 +54,11 @@ class PlainMover final : public Mover {
     if (state) *state = crc32c_extend_portable(*state, Octets(target, octets));
     return true;
   }
-  bool place(std::uint8_t* target, Octets source) override {
+  bool place(std::uint8_t* target, Octets source, std::uint32_t* state) override {
     if (gone(target, source.size())) return false;
     std::memcpy(target, source.data(), source.size());
+    if (state) *state = crc32c_extend_portable(*state, source);
+    summed_placements += state != nullptr;
     ++placements;
     return true;
   }
@@ -69,7 +71,7 @@ class PlainMover final : public Mover {
     return true;
   }
 
-  std::size_t placements = 0, fetches = 0;
+  std::size_t placements = 0, summed_placements = 0, fetches = 0;
 
  private:
   bool gone(const std::uint8_t* p, std::size_t octets) const {

@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "engine/ask_pause.h"
 #include "engine/buffers.h"
+#include "engine/landing_habit.h"
 #include "engine/listener_places.h"
 #include "engine/others_turn.h"
 #include "engine/queue_pair.h"
@@ -271,6 +272,7 @@ class Connection {
   Got receive_staged();
   std::size_t room_for_staging();
   void note_received(std::size_t octets, std::size_t asked);
+  Got receive_large(const core::Landing&);
   Got receive_landing(const core::Landing&);
   Got lose_landing();
   Got handle_no_octets(const transport::IOResult&);
@@ -327,6 +329,8 @@ class Connection {
   std::size_t wanted_ = 0;           ///< octets of the front FPDU, when its beginning is staged
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
+  LandingHabit landing_habit_;
+  Instant landing_work_;  ///< so many ticks, for what the habit was told of
   bool heard_ = false;                ///< something was received since the last batch
   bool sent_much_ = false;            ///< a batch that is not small, since the last turn
   std::size_t octets_last_ = 0;       ///< of the last batch; the next is likely as long

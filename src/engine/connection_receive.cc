@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/connection.h"
+#include "engine/ticks.h"
 
 namespace weft::engine {
 
@@ -100,7 +101,20 @@ Connection::Got Connection::receive_once() {
   const auto landing =
       qp_->core().find_landing(front(), begun ? 1 : kLandingOctetsMin, owner_.now());
   if (begun && !landing) return lose_landing();
-  return landing ? receive_landing(*landing) : receive_staged();
+  return landing ? receive_large(*landing) : receive_staged();
+}
+
+/// Straight into its place, or by staging, whichever is less work.
+Connection::Got Connection::receive_large(const core::Landing& landing) {
+  const bool lands = landing_head_ != 0 || !landing_habit_.takes_other();
+  if (!lands) header_expected_ = 0;
+  const std::size_t before = turn_octets_;
+  const std::uint64_t began = ticks();
+  const Got got = lands ? receive_landing(landing) : receive_staged();
+  const Duration took(static_cast<Duration::rep>(ticks() - began));
+  landing_habit_.note(turn_octets_ - before, lands, [this] { return landing_work_; });
+  landing_work_ = landing_work_ + took;
+  return got;
 }
 
 Connection::Got Connection::receive_staged() {

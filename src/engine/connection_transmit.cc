@@ -98,7 +98,7 @@ bool Connection::make_batch(bool is_short) {
   const bool splices = !is_short && may_splice() && !spliced_->full();
   const bool bulk = splices && octets_last_ >= kSplicedOctetsMin;
   const bool may_stage = !is_short && !bulk && octets_last_ >= StagingHabit::kOctetsMin &&
-                         spliced_ != nullptr && !spliced_->pace.times_copies() &&
+                         spliced_ != nullptr && !spliced_->pace.times_other() &&
                          stream_->can_splice();
   const std::optional<Instant> began =
       may_stage ? std::optional(owner_.read_clock()) : std::nullopt;
@@ -288,7 +288,7 @@ bool Connection::may_splice() {
                        SplicedBatches(owner_.splices_always(), owner_.stages_always()));
   }
   if (spliced_ == nullptr || !spliced_->habit.splices()) return false;
-  return owner_.splices_always() || !spliced_->pace.copies();
+  return owner_.splices_always() || !spliced_->pace.takes_other();
 }
 
 /// For what it tells of how the next ones are best sent. `more`: something waits behind it.

@@ -6,6 +6,7 @@
 
 #include "base/byte_order.h"
 #include "base/crc32c.h"
+#include "engine/landing_habit.h"
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/side.h"
 #include "wire/ddp.h"
@@ -168,6 +169,28 @@ TEST_P(LandingTest, MessagesOfManySegmentsInAnyPiecesArriveWhole) {
     EXPECT_EQ(memory[2], 0);
     EXPECT_EQ(memory[3 + payload.size()], 0);
   }
+}
+
+/// Staging is tried in between, and landing again. What is staged is not in its place before its
+/// FPDU is whole.
+TEST_P(LandingTest, MessagesArriveWholeWhicheverWayIsTried) {
+  const Bytes payload = payload_of(kPayload);
+  constexpr std::size_t kMessages = (LandingHabit::kTried + (24 << 20)) / kPayload;
+  std::size_t early = 0, late = 0;
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    std::fill_n(memory, kPayload, 0);
+    server->post_receive(qp, i, memory, kMapped, stag);
+    const Bytes octets = send_of(payload, 1 + i);
+    give(octets, 0, 100);
+    give(octets, 100, octets.size() - 1);
+    ++(look_at(memory + kPayload / 2) != 0 ? early : late);
+    give(octets, octets.size() - 1, octets.size());
+    expect_completion(CompletionStatus::Success, kPayload);
+    ASSERT_TRUE(std::equal(payload.begin(), payload.end(), memory)) << i;
+  }
+  if (GetParam() != Placement::Inline) return;  // a thread may look at it later
+  EXPECT_GT(early, kMessages / 4);
+  EXPECT_GT(late, kMessages / 4);
 }
 
 TEST_P(LandingTest, AWriteWaitsForItsCRC) {

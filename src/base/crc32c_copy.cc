@@ -21,16 +21,6 @@ bool folds(std::size_t octets) {
   return octets >= kFoldOctetsMin && (can_fold_512() || can_fold_256());
 }
 
-std::uint32_t place_unfolded(std::uint32_t state, MutableOctets target, Octets source) {
-  for (std::size_t done = 0; done < source.size();) {
-    const Octets block = source.subspan(done, std::min(kBlockOctets, source.size() - done));
-    state = crc32c_extend(state, block);
-    std::memcpy(target.data() + done, block.data(), block.size());
-    done += block.size();
-  }
-  return state;
-}
-
 }  // namespace
 
 std::uint32_t crc32c_copy(std::uint32_t state, MutableOctets target, Octets source) {
@@ -53,12 +43,12 @@ std::uint32_t crc32c_copy_past(std::uint32_t state, MutableOctets target, Octets
 
 std::uint32_t crc32c_place(std::uint32_t state, MutableOctets target, Octets source) {
   weft_assert(target.size() >= source.size());
-  return (folds(source.size()) ? crc32c_copy : place_unfolded)(state, target, source);
+  return (folds(source.size()) ? crc32c_copy : crc32c_place_unfolded)(state, target, source);
 }
 
 std::uint32_t crc32c_place_past(std::uint32_t state, MutableOctets target, Octets source) {
   weft_assert(target.size() >= source.size());
-  return (folds(source.size()) ? crc32c_copy_past : place_unfolded)(state, target, source);
+  return (folds(source.size()) ? crc32c_copy_past : crc32c_place_unfolded)(state, target, source);
 }
 
 std::uint32_t crc32c_copy_unfolded(std::uint32_t state, MutableOctets target, Octets source) {
@@ -70,6 +60,16 @@ std::uint32_t crc32c_copy_unfolded(std::uint32_t state, MutableOctets target, Oc
     // does not belong to the stored octets would make a good FPDU look corrupt to the peer.
     state = crc32c_extend_unfolded(state, target.subspan(done, octets));
     done += octets;
+  }
+  return state;
+}
+
+std::uint32_t crc32c_place_unfolded(std::uint32_t state, MutableOctets target, Octets source) {
+  for (std::size_t done = 0; done < source.size();) {
+    const Octets block = source.subspan(done, std::min(kBlockOctets, source.size() - done));
+    state = crc32c_extend_unfolded(state, block);
+    std::memcpy(target.data() + done, block.data(), block.size());
+    done += block.size();
   }
   return state;
 }

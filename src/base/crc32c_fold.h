@@ -70,8 +70,10 @@ inline std::uint32_t crc32c_copy_past_256(std::uint32_t state, MutableOctets, Oc
 
 #endif
 
-/// Anywhere: the crc32 instruction for short pieces, ISA-L for long ones, a copy before it.
+/// Anywhere: the crc32 instruction for short pieces, ISA-L for long ones; a copy before it, or
+/// behind it where that is to be placed.
 std::uint32_t crc32c_extend_unfolded(std::uint32_t state, Octets data);
 std::uint32_t crc32c_copy_unfolded(std::uint32_t state, MutableOctets target, Octets source);
+std::uint32_t crc32c_place_unfolded(std::uint32_t state, MutableOctets target, Octets source);
 
 }  // namespace weft

@@ -9,7 +9,7 @@ namespace weft::engine {
 /// the way. Which of them is less depends on the processor's caches, on the payload's length and on
 /// how many buffers there are. Usually it lands; the clock is the time that the receiving took.
 /// It is tried before the sender tries its own two ways (pace_habit.h), in stretches short beside
-/// those, and again at other times than they are.
+/// those, and rarely again at the same time.
 using LandingHabit =
     TrialHabit<Trial{.changing = 2 << 20, .timed = 2 << 20, .pairs = 5, .first = 16 << 20}>;
 

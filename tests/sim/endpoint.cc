@@ -21,7 +21,7 @@ MutableOctets aligned(std::vector<std::uint8_t>& storage, std::size_t octets) {
 }
 
 /// Has the FPDU whose payload this is, and which lies around it, the CRC that it should have?
-/// `state`: up to there. All headers are a multiple of four octets long.
+/// `state`: up to there. Modulo four all DDP headers are as long.
 bool ends_well(Octets payload, std::uint32_t state) {
   const std::uint8_t* const end = payload.data() + payload.size();
   const std::size_t pad = wire::pad_octets(payload.size() + wire::kTaggedHeaderOctets);

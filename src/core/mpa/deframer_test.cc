@@ -316,9 +316,6 @@ TEST(Deframer, OneSpanCostsOnePassOfTheCRC) {
   EXPECT_EQ(cursor.next(~std::size_t{0}).size(), 60000u) << "and one piece of ULPDU";
 }
 
-//= MPA-10
-//= MPA-23
-//= MPA-24
 TEST(Deframer, WhatLiesBehindAHeaderThatEndsAPieceIsNotPeekedAt) {
   for (const std::uint8_t control : {0x40, 0xc1}) {
     const bool tagged = (control & wire::kTaggedBit) != 0;
@@ -337,6 +334,9 @@ TEST(Deframer, WhatLiesBehindAHeaderThatEndsAPieceIsNotPeekedAt) {
   }
 }
 
+//= MPA-10
+//= MPA-23
+//= MPA-24
 TEST(Deframer, RandomStreamsOfTheSlowSenderComeOutAsTheyWentIn) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 48; ++round) {

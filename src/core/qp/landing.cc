@@ -7,7 +7,7 @@
 namespace weft::core {
 namespace {
 
-/// Less payload is summed and copied sooner than its place is found.
+/// Finding the place costs something, which less payload hardly earns.
 constexpr std::size_t kLandedStagedMin = 2048;
 
 /// The header of an FPDU without a leading marker that may have only begun.

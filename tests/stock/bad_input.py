@@ -7,8 +7,8 @@ import re
 import socket
 import struct
 
-from stock import (PATIENCE, Failure, case, command, expect, free_port, linked_namespaces, stop,
-                   variants, wait_until)
+from stock import (PATIENCE, Failure, case, expect, free_port, linked_namespaces, octets_moved,
+                   stop, variants, wait_until)
 
 SOON = 20.0  # for what should be answered at once, on a busy machine
 SHORT = ("--startup-timeout-ms", "1500")
@@ -218,13 +218,6 @@ def crowd_of_strangers(bench):
 
 
 # Peers that die.
-
-def octets_moved(port):
-    """The most that one connection to `port` has moved in one direction, as the kernel counts."""
-    text = command("ss", "-tinH", f"( sport = :{port} or dport = :{port} )")
-    return max((int(n) for n in re.findall(r"bytes_(?:sent|received|acked):(\d+)", text)),
-               default=0)
-
 
 KILLED = {f"{program}.{victim}": (program, victim)
           for program in ("rping", "ib_write_bw", "ib_read_bw", "ib_send_bw")

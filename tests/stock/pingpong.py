@@ -4,7 +4,7 @@ import re
 import signal
 
 from stock import (PATIENCE, TCP_ESTABLISHED, case, expect, free_port, linked_namespaces,
-                   need_ipv6_loopback, stop, variants, wait_until)
+                   need_ipv6_loopback, octets_moved, stop, variants, wait_until)
 
 IB = ("--persona", "ib")
 PROGRAMS = {"rc": "ibv_rc_pingpong", "srq": "ibv_srq_pingpong"}
@@ -97,10 +97,12 @@ def a_peer_that_is_killed(bench):
     server = bench.run(*words, options=IB).listens(port)
     client = bench.run(*words, "127.0.0.1", options=IB)
 
-    def met():
-        """A connection that is not the one over which the ends tell each other who they are."""
-        return any(row[1] == TCP_ESTABLISHED and row[0] != port for row in server.sockets())
-    wait_until(met, "the ends to meet")
+    def under_way():
+        """The connection meant is not the one over which the ends tell each other who they are;
+        that one is in use until the first Write."""
+        return any(state == TCP_ESTABLISHED and local != port and octets_moved(local) > 10_000_000
+                   for local, state, _ in server.sockets())
+    wait_until(under_way, "ten million octets moved", step=0.1)
     server.process.send_signal(signal.SIGKILL)
     server.wait()
     client.wait(PATIENCE)

@@ -323,6 +323,13 @@ def command(*words):
     return ran.stdout
 
 
+def octets_moved(port):
+    """The most that one connection to `port` has moved in one direction, as the kernel counts."""
+    text = command("ss", "-tinH", f"( sport = :{port} or dport = :{port} )")
+    return max((int(n) for n in re.findall(r"bytes_(?:sent|received|acked):(\d+)", text)),
+               default=0)
+
+
 _links = itertools.count()
 
 

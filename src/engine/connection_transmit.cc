@@ -295,8 +295,8 @@ bool Connection::may_splice() {
 void Connection::note_batch(std::size_t octets, bool more) {
   const std::uint32_t armings = qp_->send_cq().armings();
   const bool splices = spliced_->habit.splices();
-  const bool waited = spliced_->habit.note_batch(more, armings, owner_.empty_polls());
-  if (waited || !splices) return spliced_->pace.note_wait();
+  spliced_->habit.note_batch(more, armings, owner_.empty_polls());
+  if (!splices) return spliced_->pace.note_wait();
   if (octets == 0) return;
   spliced_->pace.note(octets, batch_->spliced, [this] { return owner_.read_clock(); });
 }

@@ -23,8 +23,7 @@ class SpliceHabit {
   /// A batch was made, not spliced unless splices() says so. `more`: something waits behind it.
   /// `armings`: how often the program has armed its CQ. `empty_polls`: how often a poll found
   /// nothing. Who was told of something before it looked for it has not waited: it is busy posting.
-  /// Returns whether the program looked in vain with nothing left to be sent, or slept.
-  bool note_batch(bool more, std::uint32_t armings, std::uint32_t empty_polls) {
+  void note_batch(bool more, std::uint32_t armings, std::uint32_t empty_polls) {
     const bool armed = armings != armings_;
     const bool looked = dry_ && empty_polls != empty_polls_;
     if (rest_ != 0) {
@@ -36,7 +35,6 @@ class SpliceHabit {
     empty_polls_ = empty_polls;
     dry_ = !more;
     told_ = false;
-    return looked || armed;
   }
   /// The program is told that something spliced is complete.
   void note_told() { told_ = true; }

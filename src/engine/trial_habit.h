@@ -52,8 +52,8 @@ class TrialHabit {
     if (octets_ >= (began_ ? kTrial.timed : kTrial.changing)) end_stretch(clock());
     octets_ += octets;
   }
-  /// The program waited: that was not the stream's pace. Who does so again and again goes on as
-  /// before.
+  /// For a while neither way is taken, or nothing moved: that was no pace of theirs. Where it is so
+  /// again and again, all goes on as before.
   void note_wait() {
     if (left_ != 0) return;
     begin_stretch();

@@ -171,7 +171,7 @@ TEST(TrialHabit, WhatIsTooShortToBeSplicedSaysNothing) {
   EXPECT_TRUE(stream.habit.takes_other());
 }
 
-/// Its pace is the program's, whichever way is tried.
+/// While its bulk goes neither way.
 TEST(TrialHabit, WhoWaitsGoesOnAsBefore) {
   const auto send_and_wait = [](Stream& stream) {
     std::uint64_t copies = 0;

@@ -47,7 +47,6 @@ class ConnectionOwner {
   /// May it be spliced? Then somebody can be woken to look whether it was read.
   virtual bool may_splice() = 0;
   virtual bool splices_always() const = 0;
-  virtual bool nudges_always() const = 0;
   virtual bool stages_always() const = 0;
   /// Something was spliced: handle_spliced() of it is to be called within a short while.
   virtual void note_spliced(Connection&) = 0;

@@ -13,10 +13,6 @@ using transport::IOResult;
 
 namespace {
 
-/// A program of this host reads what lies in its socket, but what looks like one may pass octets on
-/// to another host (a tunnel, address translation). So the first nudge goes 0.3 s after the Reply.
-constexpr std::uint8_t kNudgesSpared = 3;
-
 void set_depths(device::ConnectionEvent& event, const std::optional<wire::Enhanced>& peer) {
   if (!peer) return;
   event.has_depths = true;
@@ -159,12 +155,7 @@ void Connection::handle_failed(const core::StartupFailed& failed) {
 
 void Connection::handle_accepted(const core::StartupAccepted& accepted) {
   read_emss();
-  core::StreamParameters stream = accepted.stream;
-  if (stream.role == core::Role::Initiator && !owner_.nudges_always() &&
-      !stream_->may_end_in_kernel()) {
-    stream.nudges_spared = kNudgesSpared;
-  }
-  if (const Result<void> r = qp_->core().bind_stream(stream, emss_, owner_.now()); !r) {
+  if (const Result<void> r = qp_->core().bind_stream(accepted.stream, emss_, owner_.now()); !r) {
     return fail(r.error().code, r.error().text);
   }
   state_ = ConnectionState::Streaming;

@@ -296,7 +296,7 @@ void Connection::note_batch(std::size_t octets, bool more) {
   const std::uint32_t armings = qp_->send_cq().armings();
   const bool splices = spliced_->habit.splices();
   spliced_->habit.note_batch(more, armings, owner_.empty_polls());
-  if (!splices) return spliced_->pace.note_wait();
+  if (!splices) return spliced_->pace.note_neither();
   if (octets == 0) return;
   spliced_->pace.note(octets, batch_->spliced, [this] { return owner_.read_clock(); });
 }

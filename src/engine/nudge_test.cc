@@ -7,7 +7,6 @@
 
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/side.h"
-#include "transport/tcp/socket.h"
 
 namespace weft::engine {
 namespace {
@@ -52,7 +51,6 @@ class NudgeTest : public PairTest {
     Settings settings = settings_for(GetParam());
     settings.mpa_revision = 1;
     settings.crc = false;
-    settings.nudge_always = true;
     return settings;
   }
   void send_first() {
@@ -87,26 +85,6 @@ class NudgeTest : public PairTest {
   QPHandle qp;
   std::optional<RawPeer> peer;
 };
-
-/// The peer is on this host, whose kernel has no RDMA devices.
-class NudgeProgramTest : public NudgeTest {
- protected:
-  void SetUp() override {
-    if (transport::kernel_may_speak_rdma()) GTEST_SKIP() << "this host's kernel may speak RDMA";
-    NudgeTest::SetUp();
-  }
-  Settings make_settings() override {
-    Settings settings = NudgeTest::make_settings();
-    settings.nudge_always = false;
-    return settings;
-  }
-};
-
-TEST_P(NudgeProgramTest, ASilentProgramGetsFewer) {
-  ASSERT_NO_FATAL_FAILURE(send_first());
-  for (int i = 0; i < kNudges - 3; ++i) expect(kNudge);
-  EXPECT_TRUE(nothing_comes(*client, *peer));
-}
 
 TEST_P(NudgeTest, ASilentResponderGetsAFew) {
   ASSERT_NO_FATAL_FAILURE(send_first());
@@ -161,11 +139,6 @@ TEST_P(NudgeTest, AResponderNudgesNobody) {
   EXPECT_TRUE(nothing_comes(*server, initiator));
 }
 
-INSTANTIATE_TEST_SUITE_P(Placements, NudgeProgramTest,
-                         ::testing::Values(Placement::Inline, Placement::Thread),
-                         [](const auto& param) {
-                           return param.param == Placement::Inline ? "inline" : "thread";
-                         });
 INSTANTIATE_TEST_SUITE_P(Placements, NudgeTest,
                          ::testing::Values(Placement::Inline, Placement::Thread),
                          [](const auto& param) {

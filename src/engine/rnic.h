@@ -201,7 +201,6 @@ class Rnic final : public device::Device,
   void handle_deadline(Connection&) override;
   bool may_splice() override { return poller_.open_timer().ok(); }
   bool splices_always() const override { return settings_.splice_always; }
-  bool nudges_always() const override { return settings_.nudge_always; }
   bool stages_always() const override { return settings_.stage_always; }
   void note_spliced(Connection&) override;
   void handle_brisk(const Connection&) override;

@@ -32,8 +32,6 @@ struct Settings {
   /// Bulk that is not spliced from where it lies is staged, and spliced from there, whenever it can
   /// be. Likewise.
   bool stage_always = false;
-  /// A silent responder is nudged as a kernel's is, although it is known to be a program. Likewise.
-  bool nudge_always = false;
 };
 
 /// Reads the process's environment. EINVAL: a WEFT_* variable that is unknown or has a bad value;

@@ -54,14 +54,14 @@ class TrialHabit {
   }
   /// For a while neither way is taken, or nothing moved: that was no pace of theirs. Where it is so
   /// again and again, all goes on as before.
-  void note_wait() {
+  void note_neither() {
     if (left_ != 0) return;
     begin_stretch();
-    if (++waits_ == kWaitsMax) end_trial();
+    if (++vain_ == kVainMax) end_trial();
   }
 
  private:
-  static constexpr std::uint8_t kWaitsMax = 8;
+  static constexpr std::uint8_t kVainMax = 8;
   /// What takes longer stood still, and what takes less than nothing changed processors.
   static constexpr Duration kStretchMax = std::chrono::milliseconds(100);
   using Stretches = std::array<Duration, kTrial.pairs>;
@@ -83,7 +83,7 @@ class TrialHabit {
     const Duration took = now - *began_;
     const std::size_t octets = octets_;
     begin_stretch();
-    if (took < Duration{} || took > kStretchMax) return note_wait();
+    if (took < Duration{} || took > kStretchMax) return note_neither();
     (takes_other() ? others_ : usual_)[pairs_] =
         took * static_cast<Duration::rep>(kTrial.timed) / static_cast<Duration::rep>(octets);
     changed_ = !changed_;
@@ -103,7 +103,7 @@ class TrialHabit {
   }
   void end_trial() {
     changed_ = false;
-    pairs_ = waits_ = 0;
+    pairs_ = vain_ = 0;
     left_ = kept_;
   }
 
@@ -111,7 +111,7 @@ class TrialHabit {
   std::optional<Instant> began_;
   bool changed_ = false;          ///< in a trial: to the way that is not taken anyhow
   Stretches usual_{}, others_{};  ///< of this trial, for kTrial.timed octets
-  std::uint8_t pairs_ = 0, waits_ = 0;
+  std::uint8_t pairs_ = 0, vain_ = 0;
   bool other_won_ = false;
   std::uint64_t kept_ = kKeptMin / 8, left_ = kTrial.first;
 };

@@ -171,26 +171,25 @@ TEST(TrialHabit, WhatIsTooShortToBeSplicedSaysNothing) {
   EXPECT_TRUE(stream.habit.takes_other());
 }
 
-/// While its bulk goes neither way.
-TEST(TrialHabit, WhoWaitsGoesOnAsBefore) {
-  const auto send_and_wait = [](Stream& stream) {
+TEST(TrialHabit, WhatGoesNeitherWayAgainAndAgainGoesOnAsBefore) {
+  const auto send_now_and_then = [](Stream& stream) {
     std::uint64_t copies = 0;
     for (int i = 0; i < 4096; ++i) {
       copies += stream.send(kTrial.timed / 2);
-      stream.habit.note_wait();
+      stream.habit.note_neither();
     }
     return copies;
   };
   Stream spliced{microseconds(50), microseconds(35), {}, {}};
-  EXPECT_EQ(send_and_wait(spliced), 0u);
+  EXPECT_EQ(send_now_and_then(spliced), 0u);
   Stream copied{microseconds(50), microseconds(35), {}, {}};
   copied.send(kTried);
   ASSERT_TRUE(copied.habit.takes_other());
-  EXPECT_GT(send_and_wait(copied), 4000 * (kTrial.timed / 2));
-  // The trial had begun, and then it waits.
+  EXPECT_GT(send_now_and_then(copied), 4000 * (kTrial.timed / 2));
+  // The trial had begun before.
   Stream tried{microseconds(50), microseconds(35), {}, {}};
   while (!tried.habit.takes_other()) tried.send(kBatch);
-  EXPECT_LT(send_and_wait(tried), 8 * kTrial.timed);
+  EXPECT_LT(send_now_and_then(tried), 8 * kTrial.timed);
 }
 
 }  // namespace

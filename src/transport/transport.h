@@ -71,8 +71,6 @@ class Stream {
   virtual bool has_edges() const { return false; }
   /// The peer is known to be on this host: what it sends is here when its call returns.
   virtual bool is_within_host() const { return false; }
-  /// Who receives there may be a kernel that speaks RDMA itself, as Linux siw, and not a program.
-  virtual bool may_end_in_kernel() const { return true; }
   virtual Address local() const = 0;  ///< these two also after the end
   virtual Address peer() const = 0;
 };

@@ -100,6 +100,7 @@ def a_peer_that_is_killed(bench):
     def under_way():
         """The connection meant is not the one over which the ends tell each other who they are;
         that one is in use until the first Write."""
+        expect(server.running() and client.running(), "an end left before it was to be killed")
         return any(state == TCP_ESTABLISHED and local != port and octets_moved(local) > 10_000_000
                    for local, state, _ in server.sockets())
     wait_until(under_way, "ten million octets moved", step=0.1)

@@ -41,7 +41,6 @@ struct StreamParameters {
   std::uint16_t ord = 0;
   bool peer_to_peer = false;
   RTR rtr = RTR::None;           ///< initiator: send this first
-  std::uint8_t nudges_spared = 0;  ///< initiator: of a silent responder's, the first (qp/nudge.cc)
   /// After Accept something does not fit (ENH-08, -16, -17): the QP's first and last message is
   /// this Terminate.
   std::optional<wire::TermError> terminate_with;

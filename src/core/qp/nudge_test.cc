@@ -53,22 +53,6 @@ TEST(QPNudge, ASilentPeerIsNudgedAFewTimesFurtherAndFurtherApart) {
   }
 }
 
-TEST(QPNudge, TheFirstMayBeSpared) {
-  for (const std::uint8_t spared : {1, 2, kNudges - 1}) {
-    End a;
-    StreamParameters parameters = initiator(RTR::Write);
-    parameters.nudges_spared = spared;
-    a.bind(parameters);
-    a.transmit_all();
-    EXPECT_GE(*a.qp->poll_timeout() - a.now, milliseconds(5) * (1 << 2 * spared));
-    int nudges = 0;
-    for (; a.qp->poll_timeout() && nudges < 100; ++nudges) {
-      EXPECT_EQ(ulpdus(sent_when_due(a)), only(kNudge));
-    }
-    EXPECT_EQ(nudges, kNudges - spared);
-  }
-}
-
 TEST(QPNudge, NothingIsSentBeforeItIsDue) {
   End a;
   a.bind(initiator(RTR::Write));

@@ -129,7 +129,6 @@ Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, I
   } else if (stream.role == Role::Initiator) {
     rtr_ = stream.rtr;
     rtr_pending_ = stream.rtr != RTR::None;
-    nudges_ = stream.nudges_spared;
     plan_nudge(now);
   }
   return {};

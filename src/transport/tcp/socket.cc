@@ -35,11 +35,6 @@ bool within_one_host(const Address& local, const Address& remote) {
   return remote.is_loopback() || local.same_host(remote);
 }
 
-bool kernel_may_speak_rdma() {
-  static const bool tells = raw::exists("/sys/class");
-  return !tells || raw::exists("/sys/class/infiniband");
-}
-
 void set_options(int fd) {
   // MPA hands over whole FPDUs: Nagle's waiting could only add a round trip.
   raw::set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);

@@ -37,9 +37,6 @@ Address peer_address(int fd);
 /// Are these addresses of one host? Not where `local` is unspecified and it is not sure.
 bool within_one_host(const Address& local, const Address& remote);
 
-/// This host's kernel has RDMA devices, or does not say.
-bool kernel_may_speak_rdma();
-
 // Options. What is accepted has its listener's, which saves setting them each time; those that this
 // kernel does not know are left out.
 

@@ -2,7 +2,6 @@
 // functions and be built on weft itself: calling them here would lead back into us.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,10 +33,6 @@ inline long open_socket(int family, int type, int protocol) {
   const NumberGate gate;
   const long fd = call(SYS_socket, family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
   return out_of_the_way(static_cast<int>(fd));
-}
-/// A file of that name, or what looks like one.
-inline bool exists(const char* path) {
-  return call(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
 }
 inline long bind(int fd, const sockaddr* address, socklen_t length) {
   return call(SYS_bind, fd, address, length);

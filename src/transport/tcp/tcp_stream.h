@@ -28,7 +28,6 @@ class TCPStream final : public Stream {
   int fd() const override { return socket_.fd(); }
   bool has_edges() const override { return true; }
   bool is_within_host() const override { return within_host_; }
-  bool may_end_in_kernel() const override { return !within_host_ || kernel_may_speak_rdma(); }
   Address local() const override { return local_; }
   Address peer() const override { return peer_; }
 

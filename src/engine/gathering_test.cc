@@ -214,11 +214,12 @@ TEST_P(GatheringPairTest, WhoDidNotCallAgainIsNotWaitedForAgain) {
 /// Who posted since the thread looked, or is in a call just now, has forgotten nothing.
 TEST_P(GatheringPairTest, WhoIsBusyHasForgottenNothing) {
   if (!gathers()) GTEST_SKIP() << "nothing waits in engine inline";
-  // So that the thread does not look.
+  // So that the thread does not look. What it was woken for it does before it comes to wait.
   ASSERT_TRUE(client->wait_until([&] {
     client->rnic.poller().wake();
     return client->rnic.place().try_take();
   }));
+  ASSERT_TRUE(client->wait_until([&] { return client->rnic.place().awaited(); }));
   ASSERT_TRUE(waits(kAmongOthers));
   const std::uint32_t seen = client->rnic.gathered();
   ASSERT_TRUE(waits(kAmongOthers));

@@ -19,6 +19,8 @@ class PollerPlace {
            word_.compare_exchange_strong(seen, seen | kTaken, std::memory_order_seq_cst);
   }
   bool taken() const { return (word_.load(std::memory_order_seq_cst) & kTaken) != 0; }
+  /// Somebody waits for whoever has it.
+  bool awaited() const { return (word_.load(std::memory_order_seq_cst) & kAwaited) != 0; }
   /// True: somebody awaited it.
   bool leave() {
     std::uint32_t seen = word_.load(std::memory_order_relaxed);

@@ -157,8 +157,9 @@ def main():
         print(f"\n{heading}\n")
         print("\n".join(lines))
     unmet = report.unmet(made)
+    bound = sum(row.get("met") is not None for row in made)
     print(f"\n{sum('value' in row for row in made)} of {len(made)} rows measured in "
-          f"{about['took_seconds']} s, {len(unmet)} below 'at least'")
+          f"{about['took_seconds']} s; met: {bound - len(unmet)} of the {bound} with 'at least'")
     if chosen.json:
         Path(chosen.json).write_text(json.dumps(
             {"setup": about, "rows": made, "peers": beside, "measured": measured}, indent=1) + "\n",

@@ -111,7 +111,7 @@ class TrialHabit {
   std::optional<Instant> began_;
   bool changed_ = false;          ///< in a trial: to the way that is not taken anyhow
   Stretches usual_{}, others_{};  ///< of this trial, for kTrial.timed octets
-  std::uint8_t pairs_ = 0, vain_ = 0;
+  std::uint8_t pairs_ = 0, vain_ = 0;  ///< of this trial; vain_: note_neither()
   bool other_won_ = false;
   std::uint64_t kept_ = kKeptMin / 8, left_ = kTrial.first;
 };

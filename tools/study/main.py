@@ -413,18 +413,26 @@ def write_file(path, text):
         raise
 
 
+def interrupt_once(*_):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ending
+    raise KeyboardInterrupt
+
+
 def program():
     """main, and what may end it anywhere."""
     fill_standard_descriptors()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return main()
+        try:
+            signal.signal(signal.SIGINT, interrupt_once)
+            return main()
+        except NotWritten as reason:
+            say(reason)
+            return 1
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         say("interrupted")
         return 130
-    except NotWritten as reason:
-        say(reason)
-        return 1
 
 
 if __name__ == "__main__":

@@ -180,6 +180,41 @@ class Program(unittest.TestCase):
             self.assertIn((process.returncode, said),
                           [(130, ""), (130, "weft: interrupted\n"), (0, "")])
 
+    def test_an_interruption_between_any_two_lines_of_the_program_is_no_traceback(self):
+        interrupted = """
+import os, runpy, signal, sys
+place, until = sys.argv[1], int(sys.argv[2])
+passed = 0
+def look(frame, event, _):
+    global passed
+    if frame.f_code.co_name != "program" or event not in ("line", "return"):
+        return look if event == "call" else None
+    passed += 1
+    if passed == until:
+        os.kill(os.getpid(), signal.SIGINT)
+    return look
+sys.argv[1:] = ["--weft", "fake", *sys.argv[3:]]
+sys.path.insert(0, os.path.dirname(place))
+sys.settrace(look)
+try:
+    runpy.run_path(place, run_name="__main__")
+finally:
+    os.write(1, b"" if passed < until else b"!")
+"""
+        for words in (["--list"], ["--qick"]):
+            statuses = []
+            for until in range(1, 30):
+                ran = subprocess.run(
+                    [sys.executable, "-B", "-c", interrupted, str(HERE / "main.py"), str(until),
+                     *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+                self.assertNotIn("Traceback", ran.stderr)
+                self.assertNotIn("Interrupt", ran.stderr)
+                statuses.append(ran.returncode)
+                if ran.returncode != 130 and not ran.stdout.endswith("!"):
+                    break
+            self.assertIn(130, statuses[:-1])
+            self.assertNotEqual(statuses[-1], 130)  # the last was not interrupted
+
     def test_what_is_to_be_done_about_a_page_that_cannot_be_written(self):
         self.study("--moment", *SMALL)
         again = f"weft study --page --out {self.out}"

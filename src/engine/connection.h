@@ -35,9 +35,9 @@ class ConnectionOwner {
   virtual core::Mover& mover() = 0;
   virtual Instant now() const = 0;
   /// Something was received: now() is a recent time.
-  virtual void handle_arrival() = 0;
+  virtual void handle_arrival(std::size_t octets) = 0;
   /// The transport took something.
-  virtual void handle_departure() = 0;
+  virtual void handle_departure(std::size_t octets) = 0;
   virtual Instant read_clock() = 0;
   /// How often the program polled and found nothing.
   virtual std::uint32_t empty_polls() const = 0;

@@ -131,7 +131,7 @@ Connection::Got Connection::receive_staged() {
 }
 
 void Connection::note_received(std::size_t octets, std::size_t asked) {
-  owner_.handle_arrival();
+  owner_.handle_arrival(octets);
   drained_ = octets < asked;
   turn_octets_ += octets;
   heard_ = true;

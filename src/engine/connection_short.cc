@@ -27,7 +27,7 @@ bool Connection::transmit_short() {
   const iovec vector{staging.data(), piece.octets};
   const IOResult r = stream_->send({&vector, 1});
   if (r.octets != 0) {
-    owner_.handle_departure();
+    owner_.handle_departure(r.octets);
     core.handle_sent(r.octets, owner_.now());
   }
   if (r.octets != piece.octets) return keep_unsent({staging.data(), piece.octets}, r.octets), false;

@@ -239,7 +239,7 @@ bool Connection::send_pending() {
     switch (r.kind) {
       case IOResult::Kind::Moved:
         batch_->sent += r.octets;
-        owner_.handle_departure();
+        owner_.handle_departure(r.octets);
         count_sent(r.octets);
         continue;
       case IOResult::Kind::WouldBlock:

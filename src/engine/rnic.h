@@ -140,6 +140,8 @@ class Rnic final : public device::Device,
   std::uint32_t consumer_entries() const {
     return consumer_entries_.load(std::memory_order_relaxed);
   }
+  /// Is somebody in here just now?
+  bool is_entered() const { return lock_.is_held(); }
   /// Posts wait for a later call of their program: whoever this is true for has to look whether one
   /// comes. False again by end_watch.
   bool watched() const { return watched_.load(std::memory_order_seq_cst); }
@@ -188,11 +190,15 @@ class Rnic final : public device::Device,
   TransmitPool& transmit_buffers() override { return transmit_buffers_; }
   core::Mover& mover() override { return mover_; }
   Instant now() const override { return now_; }
-  void handle_arrival() override {
+  void handle_arrival(std::size_t octets) override {
     tick_roughly();
     ++arrivals_;
+    moved_ += octets;
   }
-  void handle_departure() override { ++departures_; }
+  void handle_departure(std::size_t octets) override {
+    ++departures_;
+    moved_ += octets;
+  }
   Instant read_clock() override {
     tick();
     return now_;
@@ -290,7 +296,10 @@ class Rnic final : public device::Device,
   bool passes_over(Connection&, device::CQNumber empty) const;
   void give_way();
   void note_empty_polls(std::uint32_t polls);
-  void note_consumer();
+  void note_consumer(std::uint32_t calls = 1);
+  /// A consumer's call that has moved much since then counts as many: its program is in a stream,
+  /// and comes again. False: it was not much.
+  bool note_bulk(std::uint64_t moved_before);
   void note_arming();
   bool gather(QueuePair&, const device::Posted&);
   void publish_deadline();
@@ -416,6 +425,7 @@ class Rnic final : public device::Device,
   std::uint32_t poll_turn_ = 0;
   std::uint32_t arrivals_ = 0;    ///< receives that found something
   std::uint32_t departures_ = 0;  ///< sends of which something was taken
+  std::uint64_t moved_ = 0;       ///< octets, of either
   Courtesy courtesy_;
   OthersTurn others_turn_;
   Presence presence_;

@@ -22,6 +22,9 @@ namespace {
 constexpr std::uint32_t kPollerEvery = 64 * 4, kOfAsking = 4;
 /// So many of many are served in a poll: its program comes again soon, and is seen to stay.
 constexpr std::size_t kReadyOfMany = 24;
+/// A call that moves so much takes as long as so many that find nothing.
+constexpr std::uint64_t kBulkOctets = 64 * 1024;
+constexpr std::uint32_t kCallsPerBulk = 16;
 constexpr int kAcceptsPerTurn = 64;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
@@ -78,7 +81,9 @@ bool Rnic::look_around(device::CQNumber empty) {
   const std::uint32_t departures = departures_;
   if (courtesy_.was_away()) poll_turn_ = kPollerEvery;  // the poller is asked now
   if (any_rung()) serve_rung();  // before the look at what came: a peer may wait for it
+  const std::uint64_t moved = moved_;
   const bool asked = poll_directly(empty);
+  if (note_bulk(moved)) poll_turn_ += kPollerEvery / kCallsPerBulk;
   const bool sent = departures_ != departures;
   return (asked || sent) && courtesy_.note(arrivals_, sent);
 }
@@ -94,8 +99,13 @@ void Rnic::give_way() {
 void Rnic::note_empty_polls(std::uint32_t polls) {
   empty_polls_.store(empty_polls() + polls, std::memory_order_relaxed);
 }
-void Rnic::note_consumer() {
-  consumer_entries_.store(consumer_entries() + 1, std::memory_order_relaxed);
+void Rnic::note_consumer(std::uint32_t calls) {
+  consumer_entries_.store(consumer_entries() + calls, std::memory_order_relaxed);
+}
+bool Rnic::note_bulk(std::uint64_t moved_before) {
+  if (moved_ - moved_before < kBulkOctets) return false;
+  note_consumer(kCallsPerBulk);
+  return true;
 }
 
 /// The program is about to sleep; if not in here, the progress thread has to be awake.

@@ -4,11 +4,13 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/testing/side.h"
 #include "engine/thread/nap.h"
@@ -101,6 +103,63 @@ TEST_F(StayTest, WhoArmsInsteadIsServed) {
 TEST_F(StayTest, WhoStaysIsNotLookedAt) {
   if (!stay()) GTEST_SKIP() << kNeverStays;
   expect_served();
+}
+
+/// Each call of a stream's program takes as long as many calls of another one, in which the progress
+/// thread would find it gone.
+class BulkTest : public testing::PairTest {
+ protected:
+  static constexpr std::uint32_t kOctets = 1u << 20;
+
+  Settings make_settings() override { return settings_for(Placement::Inline); }
+  void SetUp() override {
+    start();
+    listen();
+    here = server->make_qp();
+    there = client->make_qp();
+    ASSERT_NO_FATAL_FAILURE(establish(there, here));
+    source = client->register_octets(memory.data(), kOctets, device::kLocalWrite);
+    sink = server->register_octets(their_memory.data(), kOctets,
+                                   device::kLocalWrite | device::kRemoteWrite);
+  }
+  /// Returns for how many calls the post counts.
+  std::uint32_t write(std::uint32_t octets) {
+    const std::uint32_t before = client->rnic.consumer_entries();
+    client->post_send(there,
+                      {.opcode = device::SendOpcode::Write,
+                       .address = memory.data(),
+                       .octets = octets,
+                       .stag = source,
+                       .remote_stag = sink,
+                       .remote_to = reinterpret_cast<std::uintptr_t>(their_memory.data())});
+    return client->rnic.consumer_entries() - before;
+  }
+  /// The same of a poll.
+  std::uint32_t poll() {
+    const std::uint32_t before = server->rnic.consumer_entries();
+    server->rnic.poll(server->cq.number);
+    return server->rnic.consumer_entries() - before;
+  }
+
+  QPHandle here, there;
+  std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(kOctets);
+  std::vector<std::uint8_t> their_memory = std::vector<std::uint8_t>(kOctets);
+  std::uint32_t source = 0, sink = 0;
+};
+
+TEST_F(BulkTest, ACallThatMovesMuchCountsAsMany) {
+  const std::uint32_t of_little = write(64);
+  EXPECT_EQ(of_little, 1u);
+  EXPECT_EQ(poll(), 1u);
+  const std::uint32_t of_much = write(kOctets);
+  EXPECT_GE(of_much, 16u);
+  std::uint32_t most = 0;
+  EXPECT_TRUE(client->wait_until([&] {
+    most = std::max(most, poll());
+    client->rnic.poll(client->cq.number);
+    return !client->cq.completions.empty();
+  }));
+  EXPECT_GE(most, 16u);
 }
 
 /// It goes on, and the poller does not watch its stream.

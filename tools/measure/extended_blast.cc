@@ -165,7 +165,8 @@ class ExtendedBlast final : public ExtendedRunner {
 std::unique_ptr<ExtendedRunner> make_extended_blast(const Plan& plan, Side side, int fd) {
   return std::make_unique<ExtendedBlast>(
       plan, side, fd,
-      std::make_unique<Memory>(plan.octets_max(), plan.buffer_count(), plan.target_count()));
+      std::make_unique<Memory>(plan.octets_max(), plan.buffer_count(), plan.target_count(),
+                               buffers_used(plan, side)));
 }
 
 }  // namespace weft::measure

@@ -92,6 +92,8 @@ struct Plan {
   std::uint64_t memory_octets() const;
   /// Whether a side sends messages: the client, unless they are fetched from the server.
   bool sends(bool client) const { return both || (op == Op::Read) != client; }
+  /// Whether messages arrive at it.
+  bool takes(bool client) const { return sends(!client); }
   /// Whether each message takes a receive at the other side.
   bool two_sided() const { return op == Op::Send || op == Op::WriteImm; }
   /// Whether the server's program takes no part while it is measured.

@@ -249,8 +249,8 @@ class RdmaBlast final : public RdmaRunner {
 
 std::unique_ptr<RdmaRunner> make_rdma_blast(const Plan& plan, Side side,
                                             std::unique_ptr<RdmaLink> link) {
-  auto memory =
-      std::make_unique<Memory>(plan.octets_max(), plan.buffer_count(), plan.target_count());
+  auto memory = std::make_unique<Memory>(plan.octets_max(), plan.buffer_count(),
+                                         plan.target_count(), buffers_used(plan, side));
   const LinkShape shape{
       .send_depth = plan.outstanding + kCreditsMax + 1,
       .receive_depth = plan.receive_count(),

@@ -8,11 +8,18 @@
 
 #include "measure/histogram.h"
 #include "measure/line.h"
+#include "measure/memory.h"
 #include "measure/plan.h"
 
 namespace weft::measure {
 
 enum class Side : std::uint8_t { Client, Server };
+
+/// By a blast. (A ping uses all.)
+inline BuffersUsed buffers_used(const Plan& plan, Side side) {
+  const bool client = side == Side::Client;
+  return {plan.sends(client), plan.takes(client)};
+}
 
 /// One uninterrupted measurement: so many messages of one size on each connection. Both sides have
 /// the same.

@@ -146,10 +146,13 @@ class Client {
     told_(run_, row);
   }
 
-  /// Unmeasured legs: for as long as was asked for, and until one is long enough to tell how many
-  /// messages the wanted time takes. Returns the last one's messages per second.
+  /// Unmeasured legs: for as long as was asked for, then with each buffer at least once, for the
+  /// kernel's first access to a page may take much longer than any other; and until one is long
+  /// enough to tell how many messages the wanted time takes. Returns the last one's messages per
+  /// second.
   double warm_up(std::uint64_t octets) {
     const double long_enough = plan_.count > 0 ? 0 : plan_.seconds / 10;
+    const std::uint64_t all = plan_.warm_up > 0 ? plan_.buffer_count() : 0;
     std::uint64_t count = first_count(plan_, octets);
     double warmed = 0, rate = 0;
     for (int i = 0; i <= kGrowthsMax; ++i) {
@@ -158,11 +161,12 @@ class Client {
       const double took = std::max(unmeasured.client.seconds, 1e-7);
       warmed += took;
       rate = static_cast<double>(count) / took;
-      if (took >= long_enough && warmed >= plan_.warm_up) break;
+      if (took >= long_enough && warmed >= plan_.warm_up && count >= all) break;
       const double next =
           std::max(took < long_enough ? 2 * long_enough : took, plan_.warm_up - warmed);
       const double growth = std::clamp(next / took, 1.0, 16.0);
       count = std::min(static_cast<std::uint64_t>(static_cast<double>(count) * growth), kCountMax);
+      if (warmed >= plan_.warm_up) count = std::max(count, all);
     }
     return rate;
   }

@@ -60,8 +60,8 @@ class Socket {
 
 class TCPRunner : public Runner {
  public:
-  TCPRunner(const Plan& plan, Side side, int fd, std::uint64_t octets)
-      : plan_(plan), side_(side), socket_(fd, plan.wait), sources_(octets, 1, 1) {}
+  TCPRunner(const Plan& plan, Side side, int fd, std::uint64_t octets, BuffersUsed used = {})
+      : plan_(plan), side_(side), socket_(fd, plan.wait), sources_(octets, 1, 1, used) {}
 
   void arm() override {}
   int descriptor() const override { return socket_.fd(); }
@@ -145,9 +145,10 @@ class TCPPing final : public TCPRunner {
 class TCPBlast final : public TCPRunner {
  public:
   TCPBlast(const Plan& plan, Side side, int fd)
-      : TCPRunner(plan, side, fd, std::max(plan.octets_max() * plan.buffer_count(), plan.chunk)),
+      : TCPRunner(plan, side, fd, std::max(plan.octets_max() * plan.buffer_count(), plan.chunk),
+                  buffers_used(plan, side)),
         sends_(plan.sends(side == Side::Client)),
-        takes_(plan.sends(side == Side::Server)),
+        takes_(plan.takes(side == Side::Client)),
         fetched_(plan.op == Op::Read) {}
 
   void prepare(const Leg& leg) override {

@@ -123,8 +123,13 @@ void Connection::handle_polled() {
   if (has_spliced()) handle_spliced();
   if (held_back_ || state_ != ConnectionState::Streaming) return;
   begin_turn();
+  const bool had_buffer = received_ != nullptr;
   const Got got = receive_once();
-  if (got == Got::Nothing) return;
+  if (got == Got::Nothing) {
+    // Of many that are asked in turn most have nothing.
+    if (!had_buffer && state_ == ConnectionState::Streaming) spill_received();
+    return;
+  }
   // A receive that was not filled found all there was: the next poll finds what has come since.
   if (got == Got::More) read_more();
   finish_reading();

@@ -140,6 +140,8 @@ class Rnic final : public device::Device,
   std::uint32_t consumer_entries() const {
     return consumer_entries_.load(std::memory_order_relaxed);
   }
+  /// Staging that connections hold to receive into. Waits for whoever is in here.
+  std::size_t receive_buffers_lent();
   /// Is somebody in here just now?
   bool is_entered() const { return lock_.is_held(); }
   /// Posts wait for a later call of their program: whoever this is true for has to look whether one

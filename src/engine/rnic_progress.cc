@@ -556,6 +556,11 @@ void Rnic::fault(QueuePair& qp) {
   tell_last_receive(qp);
 }
 
+std::size_t Rnic::receive_buffers_lent() {
+  Entry entry(*this);
+  return receive_buffers_.borrowed();
+}
+
 void Rnic::prepare_exit() {
   Entry entry(*this);
   exits_ = true;

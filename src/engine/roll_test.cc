@@ -183,6 +183,16 @@ TEST_P(RollOfLevelsTest, WhoIsOnItIsAskedWhileOthersWaitForAReceive) {
   }
 }
 
+TEST_P(RollTest, WhoIsAskedInVainHoldsNoStaging) {
+  constexpr std::size_t kFewLent = 16;
+  for (int round = 0; round < 5; ++round) {
+    fill_roll();
+    ASSERT_FALSE(HasFatalFailure());
+    for (int i = 0; i < 100; ++i) server->rnic.poll(server->cq.number);
+    EXPECT_LE(server->rnic.receive_buffers_lent(), kFewLent) << round;
+  }
+}
+
 TEST_P(RollTest, BulkIsNotAskedInTurn) {
   for (int round = 0; round < 50; ++round) {
     exchange(0, kBulk);

@@ -105,8 +105,8 @@ TEST_F(StayTest, WhoStaysIsNotLookedAt) {
   expect_served();
 }
 
-/// Each call of a stream's program takes as long as many calls of another one, in which the progress
-/// thread would find it gone.
+/// Each call of a stream's program takes as long as many calls of another one, in which the
+/// progress thread would find it gone.
 class BulkTest : public testing::PairTest {
  protected:
   static constexpr std::uint32_t kOctets = 1u << 20;

@@ -14,8 +14,8 @@ struct BuffersUsed {
 
 /// One mapping: a control page, then `sources` and `targets` buffers of `octets_max` each. Buffers
 /// of a leg lie side by side from the beginning, each on a cache line of its own. Those that are
-/// used are touched once, so that no page is new while it is measured; large ones lie in large pages
-/// where the kernel has them for who asks.
+/// used are touched once, so that no page is new while it is measured; large ones lie in large
+/// pages where the kernel has them for who asks.
 class Memory {
  public:
   Memory(std::uint64_t octets_max, std::size_t sources, std::size_t targets, BuffersUsed used = {});

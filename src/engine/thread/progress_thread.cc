@@ -210,8 +210,8 @@ void ProgressThread::stand_back() {
     // Who polls seldom is enough to keep us away, and should not keep other streams waiting.
     rnic_.others_turn().ask();
     // One poll is enough to go on, even of a program that arms: one that had much to send or
-    // receive takes long, and may still be under way. And who answers a hundred requests between two polls posts faster than
-    // one that waits at memory ever does.
+    // receive takes long, and may still be under way. And who answers a hundred requests between
+    // two polls posts faster than one that waits at memory ever does.
     const auto busily = kLoopEntries * static_cast<std::uint32_t>(pause.us() / kStandBackUs);
     const std::uint32_t calls = rnic_.consumer_entries() - entries_seen_;
     const bool comes = rnic_.empty_polls() != polls_seen_ || calls >= busily ||

@@ -15,8 +15,9 @@ namespace weft::engine {
 /// Threads: who has the poller's place.
 class LookHabit {
  public:
-  /// So long is looked; what takes less is short.
-  static constexpr Duration kLook = std::chrono::microseconds(50);
+  /// So long is looked; what takes less is short. An answer from this host does, on a machine whose
+  /// system calls take a microsecond each also that to the request for a connection.
+  static constexpr Duration kLook = std::chrono::microseconds(100);
 
   /// Is it worth looking? Then tell what came of it.
   bool is_worth() { return patience().is_worth(); }

@@ -56,6 +56,16 @@ Result<std::unique_ptr<Stream>> TCPListener::accept() {
   }
 }
 
+/// To an address of this host the kernel connects from the same one, but to all of 127.0.0.0/8 from
+/// the first.
+bool is_kernels_choice(const Address& local, const Address& remote) {
+  if (!local.same_host(remote)) return false;
+  if (local.family() != AF_INET) return true;
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(*local.sockaddr_ptr());
+  const std::uint32_t host = ntohl(v4.sin_addr.s_addr);
+  return host >> 24 != 127 || host == INADDR_LOOPBACK;
+}
+
 Result<void> bind_source(int fd, const Address& local) {
   if (local.port() != 0) {
     raw::set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -90,7 +100,8 @@ Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, cons
     notice_lost_peers(socket.fd());
     bound_connecting(socket.fd());
   }
-  if (!local.is_any() || local.port() != 0) {
+  const bool is_told = local.port() != 0 || !(local.is_any() || is_kernels_choice(local, remote));
+  if (is_told) {
     if (auto bound = bind_source(socket.fd(), local); !bound) {
       return bound.error();
     }

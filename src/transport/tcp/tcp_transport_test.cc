@@ -280,6 +280,21 @@ TEST_F(TCP, AddressOfAnotherHostIsNotAvailable) {
   EXPECT_EQ(connect_errno(transport_, v4("192.0.2.1", 0), pair.listener->local()), EADDRNOTAVAIL);
 }
 
+TEST_F(TCP, TheSourceIsWhatWasAskedForThoughTheKernelWouldChooseIt) {
+  for (const char* to : {"127.0.0.1", "127.0.0.5"}) {
+    auto listener = transport_.listen(v4(to, 0), {});
+    ASSERT_TRUE(listener.ok());
+    for (const char* from : {"127.0.0.1", "127.0.0.5"}) {
+      auto active = transport_.connect(v4(from, 0), (*listener)->local());
+      ASSERT_TRUE(active.ok());
+      const auto passive = accept_one(**listener);
+      ASSERT_NE(passive, nullptr);
+      EXPECT_TRUE(passive->peer().same_host(v4(from, 0))) << from << " to " << to;
+      EXPECT_TRUE((*active)->local().same_host(v4(from, 0))) << from << " to " << to;
+    }
+  }
+}
+
 TEST_F(TCP, ConnectionToItselfIsRefused) {
   // With source and destination alike and nobody listening, TCP's simultaneous open succeeds.
   auto probe = transport_.listen(v4("127.0.0.1", 0), {});

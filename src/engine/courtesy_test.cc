@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/crowding.h"
 #include "engine/testing/side.h"
 
 namespace weft::engine {
@@ -220,6 +221,41 @@ class OneProcessorTest : public testing::PairTest {
     return polls[kTrips / 2];
   }
 };
+
+/// As a thread that has long been kept from its processor.
+void make_crowded(Crowding& crowding) {
+  Crowding::Usage usage;
+  Instant now = Instant{} + 1h;
+  for (int i = 0; i < 3 && !crowding.is_crowded(); ++i) {
+    now = now + Crowding::kWindow;
+    usage.taken += Crowding::kTakenMin;
+    crowding.note_yield(now, now, [&] { return usage; });
+  }
+}
+
+// Whose peer is in another session, or container.
+TEST_F(OneProcessorTest, WhoSleepsInsteadIsWokenByWhatComes) {
+  const OneProcessor one;
+  start();
+  listen();
+  testing::QPHandle here = server->make_qp(), there = client->make_qp();
+  ASSERT_NO_FATAL_FAILURE(establish(there, here));
+  std::vector<std::uint64_t> answered, asked;
+  const auto crowded = [&](testing::Side& side, testing::QPHandle& qp, bool first, auto& polls) {
+    make_crowded(Crowding::here());
+    ASSERT_TRUE(Crowding::here().is_crowded());
+    const std::int64_t before = Crowding::usage().slept;
+    take_turns(side, qp, first, polls);
+    EXPECT_GE(Crowding::usage().slept - before, kTrips / 2);
+  };
+  std::thread peer([&] { crowded(*server, here, false, answered); });
+  crowded(*client, there, true, asked);
+  peer.join();
+  ASSERT_EQ(asked.size(), static_cast<std::size_t>(kTrips));
+  ASSERT_EQ(answered.size(), static_cast<std::size_t>(kTrips));
+  EXPECT_LT(median(asked), 100u);
+  EXPECT_LT(median(answered), 100u);
+}
 
 // Without giving way each keeps the other from answering until the kernel's slice is over: some
 // thousands of polls for each message.

@@ -1,6 +1,7 @@
 // The software RNIC: device::Device over the core and a transport.
 #pragma once
 
+#include <poll.h>
 #include <signal.h>
 
 #include <array>
@@ -296,7 +297,17 @@ class Rnic final : public device::Device,
   bool ask_streams(device::CQNumber empty, bool all);
   bool ask_stream(Connection&);
   bool passes_over(Connection&, device::CQNumber empty) const;
-  void give_way();
+  /// What a poll that finds nothing may sleep for instead.
+  struct Expected {
+    static constexpr Duration kMost = std::chrono::microseconds(500);
+    std::span<pollfd> room() { return std::span(readiness).first(count); }
+
+    std::array<pollfd, kDirectStreamsMax + 1> readiness;
+    std::size_t count = 0;  ///< the poller, behind the others, is one; 0: it may not
+    Duration most = kMost;
+  };
+  Expected what_may_come() const;
+  void give_way(Expected);
   void note_empty_polls(std::uint32_t polls);
   void note_consumer(std::uint32_t calls = 1);
   /// A consumer's call that has moved much since then counts as many: its program is in a stream,

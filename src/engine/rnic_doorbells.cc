@@ -134,7 +134,7 @@ void Rnic::await_answer(device::QPNumber number, Duration wait) {
       if (!found && (over || last)) rnic.courtesy_.note_leaving();
     });
     if (yields) {
-      give_way();
+      give_way({});
     } else if (!entered) {
       ::sched_yield();
     }

@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "engine/crowding.h"
 #include "engine/rnic.h"
 #include "engine/rnic_entry.h"
 #include "engine/rnic_listener.h"
@@ -62,14 +63,16 @@ Instant Rnic::exact_now() {
 
 void Rnic::poll(device::CQNumber empty) {
   bool yields = false;
-  const bool entered = Entry::try_enter(*this, [empty, &yields](Rnic& rnic) {
+  Expected expected;
+  const bool entered = Entry::try_enter(*this, [empty, &yields, &expected](Rnic& rnic) {
     // Counted only when this thread really was the RNIC: who finds the progress thread at work and
     // comes again at once does not make it stand back.
     rnic.note_empty_polls(1);
     rnic.note_consumer();
     yields = rnic.look_around(empty);
+    if (yields && Crowding::here().is_crowded()) expected = rnic.what_may_come();
   });
-  if (yields) give_way();
+  if (yields) give_way(expected);
   if (entered) return;
   // Whoever holds the lock polls, perhaps, another CQ, or may be waiting for this very processor.
   others_turn_.ask();
@@ -88,11 +91,41 @@ bool Rnic::look_around(device::CQNumber empty) {
   return (asked || sent) && courtesy_.note(arrivals_, sent);
 }
 
+/// Of few streams not all are watched by the poller. Nothing tells that a peer has read what was
+/// spliced.
+Rnic::Expected Rnic::what_may_come() const {
+  Expected expected;
+  if (streaming_.size() <= kDirectStreamsMax) {
+    for (Connection* c : streaming_) {
+      const auto writable = static_cast<short>(c->wants_write() ? POLLOUT : 0);
+      expected.readiness[expected.count++] = {c->stream()->fd(),
+                                              static_cast<short>(POLLIN | writable), 0};
+    }
+  }
+  ++expected.count;  // the poller
+  if (!splicing_.empty()) expected.most /= 8;
+  return expected;
+}
+
 /// To who shares this processor, if there is somebody.
-void Rnic::give_way() {
-  const auto began = std::chrono::steady_clock::now();
+void Rnic::give_way(Expected expected) {
+  using Clock = std::chrono::steady_clock;
+  Crowding& crowding = Crowding::here();
+  const auto now = [] { return Instant{Clock::now().time_since_epoch().count()}; };
+  const Instant began = now();
+  if (expected.count != 0) {
+    const int error = errno;
+    const timespec most = {0, static_cast<long>(expected.most.count())};
+    // Interrupted or not: the next poll looks.
+    static_cast<void>(poller_.sleep_among(expected.room(), &most, nullptr));
+    errno = error;
+    crowding.note_sleep();
+    return courtesy_.note_yielded(now() - began);
+  }
   ::sched_yield();
-  courtesy_.note_yielded(std::chrono::steady_clock::now() - began);
+  const Instant ended = now();
+  courtesy_.note_yielded(ended - began);
+  crowding.note_yield(began, ended, Crowding::usage);
 }
 
 // Neither is a read-modify-write: a few that get lost among many threads do not matter.

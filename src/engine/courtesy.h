@@ -55,7 +55,12 @@ class Courtesy {
     arrivals_at_yield_ = arrivals;
     return true;
   }
-  void note_yielded(Duration took) { took_ns_.store(took.count(), std::memory_order_relaxed); }
+  void note_yielded(Duration took) { note_slept(took, true); }
+  /// It slept instead, and was woken or not.
+  void note_slept(Duration took, bool woken) {
+    took_ns_.store(took.count(), std::memory_order_relaxed);
+    slept_out_.store(!woken, std::memory_order_relaxed);
+  }
   /// This thread polls no more for now: what came behind its yield says nothing.
   void note_leaving() {
     if (yielded_ && is_yielder()) yielded_ = false;
@@ -76,7 +81,9 @@ class Courtesy {
   void judge(bool found) {
     yielded_ = false;
     const std::int64_t took = took_ns_.load(std::memory_order_relaxed);
-    if (took < kNobody.count()) {
+    if (slept_out_.load(std::memory_order_relaxed) && !found) {
+      patience_ = std::min(2 * patience_, std::max(patience_, kMostBesideAnswers));
+    } else if (took < kNobody.count()) {
       patience_ = std::max(patience_, std::min(4 * patience_, kAlone));
     } else if (took > kPeersTurn.count()) {
       patience_ = std::clamp(2 * patience_, kFirst, found ? kMostBesideAnswers : kMost);
@@ -92,6 +99,7 @@ class Courtesy {
   pthread_t yielder_ = {};
   std::uint32_t arrivals_at_yield_ = 0;
   std::atomic<std::int64_t> took_ns_{0};
+  std::atomic<bool> slept_out_{false};
 };
 
 }  // namespace weft::engine

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "base/time.h"
@@ -21,23 +22,18 @@ class Crowding {
  public:
   /// The calling thread's.
   static Crowding& here();
-  /// A thread's time so far.
-  struct Usage {
-    Instant now;             ///< of a monotonic clock
-    Duration processor{};    ///< that it has used
-    std::int64_t taken = 0;  ///< how often the processor was taken from it, or it yielded
-    std::int64_t slept = 0;  ///< how often it slept
-  };
-  /// Of the calling thread, but for `now`.
-  static Usage usage();
+  /// How often the processor was taken from the calling thread, or it yielded.
+  static std::int64_t taken();
+  /// For how long it could have run and had no processor. Zero where the kernel does not tell.
+  static Duration waited();
 
   /// So long is looked at it; for longer where slices are long.
   static constexpr Duration kWindow = std::chrono::milliseconds(10), kWindowMost = 10 * kWindow;
-  /// It is crowded that cannot run for one part in so many, and was interrupted so often. Who was
-  /// so again and again keeps others from answering, though they take little: they sleep.
+  /// It is crowded that waits for one part in so many, and was interrupted so often. Who was so
+  /// again and again keeps others from answering, though they take little: they sleep.
   static constexpr int kMuch = 4, kSome = 32;
   static constexpr std::int64_t kTakenMin = 2, kTakenOften = 8;
-  /// What takes longer was somebody's turn.
+  /// A yield that takes longer was somebody's turn.
   static constexpr Duration kTurn = std::chrono::microseconds(2);
   /// Sleeps in the place of yields, before it is looked again; twice as many each time that it is
   /// crowded still.
@@ -48,38 +44,48 @@ class Crowding {
   void note_sleep() {
     if (--sleeps_ == 0) began_ = {};
   }
-  /// It has yielded. `read` tells its usage.
-  template <typename Read>
-  void note_yield(Instant began, Instant ended, Read read) {
+  /// It has yielded. `read_taken` and `read_waited` tell what these two of this thread's are.
+  template <typename Taken, typename Waited>
+  void note_yield(Instant began, Instant ended, Taken read_taken, Waited read_waited) {
     yielded_ += ended - began;
     if (ended - began > kTurn) ++turns_;
-    if (ended - began_.now >= kWindow) judge(read(), ended);
+    if (ended - began_ < kWindow) return;
+    const std::int64_t taken = read_taken();
+    const std::int64_t interruptions = taken - taken_ - turns_;
+    const bool known = began_ != Instant{};
+    // Who is not interrupted is not asked for the other one, which takes more.
+    if (!known || !waited_) {
+      const bool asks = waited_ || (known && interruptions >= kTakenMin);
+      return begin(ended, taken, asks ? std::optional(read_waited()) : std::nullopt);
+    }
+    judge(ended, taken, interruptions, read_waited());
   }
 
  private:
-  void judge(Usage usage, Instant now) {
-    usage.now = now;
-    const Duration time = now - began_.now;
-    const Duration lost = time - (usage.processor - began_.processor) - yielded_;
-    const bool known = began_.now != Instant{} && usage.slept == began_.slept;
-    const std::int64_t taken = usage.taken - began_.taken - turns_;
-    const bool much = known && kMuch * lost >= time;
-    if (much && taken < kTakenMin && time < kWindowMost) return;  // slices may be long
-    began_ = usage;
+  void begin(Instant now, std::int64_t taken, std::optional<Duration> waited) {
+    began_ = now;
+    taken_ = taken;
+    waited_ = waited;
     yielded_ = {};
     turns_ = 0;
-    if (!known) return;
-    if (!(much && taken >= kTakenMin) && !(kSome * lost >= time && taken >= kTakenOften)) {
-      next_ = kSleepsMin;
-      return;
-    }
-    sleeps_ = next_;
-    next_ = std::min(2 * next_, kSleepsMax);
+  }
+  void judge(Instant now, std::int64_t taken, std::int64_t interruptions, Duration waited) {
+    const Duration time = now - began_;
+    const Duration lost = waited - *waited_ - yielded_;
+    const bool much = kMuch * lost >= time, some = kSome * lost >= time;
+    if (much && interruptions < kTakenMin && time < kWindowMost) return;
+    const bool crowded = (much && interruptions >= kTakenMin) ||
+                         (some && interruptions >= kTakenOften);
+    begin(now, taken, crowded ? std::optional(waited) : std::nullopt);
+    sleeps_ = crowded ? next_ : 0;
+    next_ = crowded ? std::min(2 * next_, kSleepsMax) : kSleepsMin;
   }
 
-  Usage began_{};
-  Duration yielded_{};      ///< since then
-  std::int64_t turns_ = 0;  ///< in those
+  Instant began_;                   ///< what is looked at; zero: not yet
+  std::int64_t taken_ = 0;          ///< until then
+  std::optional<Duration> waited_;  ///< likewise
+  Duration yielded_{};              ///< since then
+  std::int64_t turns_ = 0;          ///< in those yields
   std::uint32_t sleeps_ = 0, next_ = kSleepsMin;
 };
 

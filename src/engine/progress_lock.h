@@ -31,10 +31,6 @@ class ProgressLock {
     held_here = this;
     return true;
   }
-  /// By whomever; it may be over by now.
-  bool is_held() const {
-    return next_.load(std::memory_order_relaxed) != serving_.load(std::memory_order_relaxed);
-  }
   /// For a signal handler: what it interrupted holds it.
   bool is_held_here() const { return held_here == this; }
   void unlock() {

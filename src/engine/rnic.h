@@ -143,8 +143,10 @@ class Rnic final : public device::Device,
   }
   /// Staging that connections hold to receive into. Waits for whoever is in here.
   std::size_t receive_buffers_lent();
-  /// Is somebody in here just now?
-  bool is_entered() const { return lock_.is_held(); }
+  /// Is a poll under way just now?
+  bool is_polled() const { return in_poll_.load(std::memory_order_relaxed) || has_poll_asleep(); }
+  /// Is one that sleeps for what comes?
+  bool has_poll_asleep() const { return polls_asleep_.load(std::memory_order_relaxed) != 0; }
   /// Posts wait for a later call of their program: whoever this is true for has to look whether one
   /// comes. False again by end_watch.
   bool watched() const { return watched_.load(std::memory_order_seq_cst); }
@@ -297,22 +299,20 @@ class Rnic final : public device::Device,
   bool ask_streams(device::CQNumber empty, bool all);
   bool ask_stream(Connection&);
   bool passes_over(Connection&, device::CQNumber empty) const;
-  /// What a poll that finds nothing may sleep for instead.
+  /// What a poll that finds nothing may sleep for instead of yielding. Not for its CQ, in which
+  /// another thread may put something meanwhile; so not for long.
   struct Expected {
-    static constexpr Duration kMost = std::chrono::microseconds(500);
+    static constexpr Duration kMost = std::chrono::microseconds(100);
     std::span<pollfd> room() { return std::span(readiness).first(count); }
 
     std::array<pollfd, kDirectStreamsMax + 1> readiness;
     std::size_t count = 0;  ///< the poller, behind the others, is one; 0: it may not
-    Duration most = kMost;
   };
   Expected what_may_come() const;
+  bool sleep_for(Expected&);
   void give_way(Expected);
   void note_empty_polls(std::uint32_t polls);
   void note_consumer(std::uint32_t calls = 1);
-  /// A consumer's call that has moved much since then counts as many: its program is in a stream,
-  /// and comes again. False: it was not much.
-  bool note_bulk(std::uint64_t moved_before);
   void note_arming();
   bool gather(QueuePair&, const device::Posted&);
   void publish_deadline();
@@ -439,6 +439,8 @@ class Rnic final : public device::Device,
   std::uint32_t arrivals_ = 0;    ///< receives that found something
   std::uint32_t departures_ = 0;  ///< sends of which something was taken
   std::uint64_t moved_ = 0;       ///< octets, of either
+  std::atomic<bool> in_poll_{false};
+  std::atomic<std::uint32_t> polls_asleep_{0};
   Courtesy courtesy_;
   OthersTurn others_turn_;
   Presence presence_;

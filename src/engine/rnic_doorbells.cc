@@ -82,9 +82,7 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   Duration wait{};
   const auto serve_it = [&](Rnic& rnic) {
     const Instant began = rnic.answer_habit_.is_timed() ? rnic.read_clock() : rnic.now_;
-    const std::uint64_t moved = rnic.moved_;
     rnic.serve_now(*qp);
-    rnic.note_bulk(moved);
     wait = rnic.answer_wait(*qp, posted, began);
   };
   // Mostly the RNIC is idle, and nobody has to be told whom to serve.

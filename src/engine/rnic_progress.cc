@@ -23,9 +23,9 @@ namespace {
 constexpr std::uint32_t kPollerEvery = 64 * 4, kOfAsking = 4;
 /// So many of many are served in a poll: its program comes again soon, and is seen to stay.
 constexpr std::size_t kReadyOfMany = 24;
-/// A call that moves so much takes as long as so many that find nothing.
+/// A poll that moves so much takes as long as so many that find nothing.
 constexpr std::uint64_t kBulkOctets = 64 * 1024;
-constexpr std::uint32_t kCallsPerBulk = 16;
+constexpr std::uint32_t kPollsPerBulk = 16;
 constexpr int kAcceptsPerTurn = 64;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
@@ -69,8 +69,12 @@ void Rnic::poll(device::CQNumber empty) {
     // comes again at once does not make it stand back.
     rnic.note_empty_polls(1);
     rnic.note_consumer();
+    rnic.in_poll_.store(true, std::memory_order_relaxed);
     yields = rnic.look_around(empty);
-    if (yields && Crowding::here().is_crowded()) expected = rnic.what_may_come();
+    rnic.in_poll_.store(false, std::memory_order_relaxed);
+    // Who polls no CQ is about to sleep for an event.
+    const bool sleeps = yields && empty != device::kNoCQ && Crowding::here().is_crowded();
+    if (sleeps) expected = rnic.what_may_come();
   });
   if (yields) give_way(expected);
   if (entered) return;
@@ -86,25 +90,39 @@ bool Rnic::look_around(device::CQNumber empty) {
   if (any_rung()) serve_rung();  // before the look at what came: a peer may wait for it
   const std::uint64_t moved = moved_;
   const bool asked = poll_directly(empty);
-  if (note_bulk(moved)) poll_turn_ += kPollerEvery / kCallsPerBulk;
+  if (moved_ - moved >= kBulkOctets) {
+    // It is in a stream, and comes again.
+    note_consumer(kPollsPerBulk);
+    poll_turn_ += kPollerEvery / kPollsPerBulk;
+  }
   const bool sent = departures_ != departures;
   return (asked || sent) && courtesy_.note(arrivals_, sent);
 }
 
-/// Of few streams not all are watched by the poller. Nothing tells that a peer has read what was
-/// spliced.
+/// Of few streams alone: they are all there is to poll, and a poll asks all of them.
 Rnic::Expected Rnic::what_may_come() const {
   Expected expected;
-  if (streaming_.size() <= kDirectStreamsMax) {
-    for (Connection* c : streaming_) {
-      const auto writable = static_cast<short>(c->wants_write() ? POLLOUT : 0);
-      expected.readiness[expected.count++] = {c->stream()->fd(),
-                                              static_cast<short>(POLLIN | writable), 0};
-    }
+  if (streaming_.size() > kDirectStreamsMax || !roll_.empty()) return expected;
+  for (Connection* c : streaming_) {
+    const auto writable = static_cast<short>(c->wants_write() ? POLLOUT : 0);
+    expected.readiness[expected.count++] = {c->stream()->fd(),
+                                            static_cast<short>(POLLIN | writable), 0};
   }
   ++expected.count;  // the poller
-  if (!splicing_.empty()) expected.most /= 8;
   return expected;
+}
+
+/// True: something came.
+bool Rnic::sleep_for(Expected& expected) {
+  const int error = errno;
+  const timespec most = {0, static_cast<long>(Expected::kMost.count())};
+  const std::span<pollfd> all = expected.room();
+  polls_asleep_.fetch_add(1, std::memory_order_relaxed);
+  // Interrupted or not: the next poll looks.
+  static_cast<void>(poller_.sleep_among(all, &most, nullptr));
+  polls_asleep_.fetch_sub(1, std::memory_order_relaxed);
+  errno = error;
+  return std::ranges::any_of(all, [](const pollfd& one) { return one.revents != 0; });
 }
 
 /// To who shares this processor, if there is somebody.
@@ -114,18 +132,16 @@ void Rnic::give_way(Expected expected) {
   const auto now = [] { return Instant{Clock::now().time_since_epoch().count()}; };
   const Instant began = now();
   if (expected.count != 0) {
-    const int error = errno;
-    const timespec most = {0, static_cast<long>(expected.most.count())};
-    // Interrupted or not: the next poll looks.
-    static_cast<void>(poller_.sleep_among(expected.room(), &most, nullptr));
-    errno = error;
+    const bool woken = sleep_for(expected);
     crowding.note_sleep();
-    return courtesy_.note_yielded(now() - began);
+    courtesy_.note_slept(now() - began, woken);
+    if (!woken || now() - began > Courtesy::kNobody) return;
+    // What was ready is not for this poll to take.
   }
   ::sched_yield();
   const Instant ended = now();
   courtesy_.note_yielded(ended - began);
-  crowding.note_yield(began, ended, Crowding::usage);
+  crowding.note_yield(began, ended, Crowding::taken, Crowding::waited);
 }
 
 // Neither is a read-modify-write: a few that get lost among many threads do not matter.
@@ -134,11 +150,6 @@ void Rnic::note_empty_polls(std::uint32_t polls) {
 }
 void Rnic::note_consumer(std::uint32_t calls) {
   consumer_entries_.store(consumer_entries() + calls, std::memory_order_relaxed);
-}
-bool Rnic::note_bulk(std::uint64_t moved_before) {
-  if (moved_ - moved_before < kBulkOctets) return false;
-  note_consumer(kCallsPerBulk);
-  return true;
 }
 
 /// The program is about to sleep; if not in here, the progress thread has to be awake.

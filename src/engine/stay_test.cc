@@ -105,7 +105,7 @@ TEST_F(StayTest, WhoStaysIsNotLookedAt) {
   expect_served();
 }
 
-/// Each call of a stream's program takes as long as many calls of another one, in which the
+/// Each poll of a stream's program takes as long as many polls of another one, in which the
 /// progress thread would find it gone.
 class BulkTest : public testing::PairTest {
  protected:
@@ -122,9 +122,7 @@ class BulkTest : public testing::PairTest {
     sink = server->register_octets(their_memory.data(), kOctets,
                                    device::kLocalWrite | device::kRemoteWrite);
   }
-  /// Returns for how many calls the post counts.
-  std::uint32_t write(std::uint32_t octets) {
-    const std::uint32_t before = client->rnic.consumer_entries();
+  void write(std::uint32_t octets) {
     client->post_send(there,
                       {.opcode = device::SendOpcode::Write,
                        .address = memory.data(),
@@ -132,9 +130,8 @@ class BulkTest : public testing::PairTest {
                        .stag = source,
                        .remote_stag = sink,
                        .remote_to = reinterpret_cast<std::uintptr_t>(their_memory.data())});
-    return client->rnic.consumer_entries() - before;
   }
-  /// The same of a poll.
+  /// Returns for how many calls it counts.
   std::uint32_t poll() {
     const std::uint32_t before = server->rnic.consumer_entries();
     server->rnic.poll(server->cq.number);
@@ -147,12 +144,10 @@ class BulkTest : public testing::PairTest {
   std::uint32_t source = 0, sink = 0;
 };
 
-TEST_F(BulkTest, ACallThatMovesMuchCountsAsMany) {
-  const std::uint32_t of_little = write(64);
-  EXPECT_EQ(of_little, 1u);
+TEST_F(BulkTest, APollThatMovesMuchCountsAsMany) {
+  write(64);
   EXPECT_EQ(poll(), 1u);
-  const std::uint32_t of_much = write(kOctets);
-  EXPECT_GE(of_much, 16u);
+  write(kOctets);
   std::uint32_t most = 0;
   EXPECT_TRUE(client->wait_until([&] {
     most = std::max(most, poll());

@@ -152,7 +152,7 @@ class Client {
   /// second.
   double warm_up(std::uint64_t octets) {
     const double long_enough = plan_.count > 0 ? 0 : plan_.seconds / 10;
-    const std::uint64_t all = plan_.warm_up > 0 ? plan_.buffer_count() : 0;
+    const std::uint64_t all = plan_.warm_up > 0 ? plan_.target_count() : 0;
     std::uint64_t count = first_count(plan_, octets);
     double warmed = 0, rate = 0;
     for (int i = 0; i <= kGrowthsMax; ++i) {

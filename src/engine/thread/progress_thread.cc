@@ -190,7 +190,7 @@ void ProgressThread::look() {
 
 bool ProgressThread::consumers_poll() const {
   if (rnic_.consumer_entries() - entries_seen_ >= kLoopEntries) return true;
-  if (rnic_.presence().is_at_work(now())) return true;
+  if (rnic_.presence().is_at_work(now()) || rnic_.has_poll_asleep()) return true;
   const std::uint32_t polls = rnic_.empty_polls();
   const bool armed = rnic_.armings() != armings_seen_;
   const std::uint32_t since_arming = armed ? polls - rnic_.polls_at_arming() : kLoopPolls;
@@ -215,7 +215,7 @@ void ProgressThread::stand_back() {
     const auto busily = kLoopEntries * static_cast<std::uint32_t>(pause.us() / kStandBackUs);
     const std::uint32_t calls = rnic_.consumer_entries() - entries_seen_;
     const bool comes = rnic_.empty_polls() != polls_seen_ || calls >= busily ||
-                       rnic_.is_entered() || rnic_.presence().is_at_work(now());
+                       rnic_.is_polled() || rnic_.presence().is_at_work(now());
     if ((slept || !comes) && !rnic_.place().wished()) return;
     if (pushed) {
       pause = {};  // it does not stay any more: has it stopped?

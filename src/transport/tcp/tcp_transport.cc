@@ -56,14 +56,18 @@ Result<std::unique_ptr<Stream>> TCPListener::accept() {
   }
 }
 
-/// To an address of this host the kernel connects from the same one, but to all of 127.0.0.0/8 from
-/// the first.
+/// From the loopback to itself. Of other addresses of this host the kernel may choose another one:
+/// to the second one of an interface it connects from the first.
 bool is_kernels_choice(const Address& local, const Address& remote) {
-  if (!local.same_host(remote)) return false;
-  if (local.family() != AF_INET) return true;
-  const auto& v4 = reinterpret_cast<const sockaddr_in&>(*local.sockaddr_ptr());
-  const std::uint32_t host = ntohl(v4.sin_addr.s_addr);
-  return host >> 24 != 127 || host == INADDR_LOOPBACK;
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_addr = in6addr_loopback;
+  const Address first_v4(reinterpret_cast<const sockaddr*>(&v4));
+  const Address first_v6(reinterpret_cast<const sockaddr*>(&v6));
+  return local.same_host(remote) && (local.same_host(first_v4) || local.same_host(first_v6));
 }
 
 Result<void> bind_source(int fd, const Address& local) {

@@ -281,18 +281,22 @@ TEST_F(TCP, AddressOfAnotherHostIsNotAvailable) {
 }
 
 TEST_F(TCP, TheSourceIsWhatWasAskedForThoughTheKernelWouldChooseIt) {
-  for (const char* to : {"127.0.0.1", "127.0.0.5"}) {
-    auto listener = transport_.listen(v4(to, 0), {});
+  const auto expect_source = [&](const Address& from, const Address& to) {
+    auto listener = transport_.listen(to, {});
     ASSERT_TRUE(listener.ok());
-    for (const char* from : {"127.0.0.1", "127.0.0.5"}) {
-      auto active = transport_.connect(v4(from, 0), (*listener)->local());
-      ASSERT_TRUE(active.ok());
-      const auto passive = accept_one(**listener);
-      ASSERT_NE(passive, nullptr);
-      EXPECT_TRUE(passive->peer().same_host(v4(from, 0))) << from << " to " << to;
-      EXPECT_TRUE((*active)->local().same_host(v4(from, 0))) << from << " to " << to;
-    }
+    auto active = transport_.connect(from, (*listener)->local());
+    ASSERT_TRUE(active.ok());
+    const auto passive = accept_one(**listener);
+    ASSERT_NE(passive, nullptr);
+    EXPECT_TRUE(passive->peer().same_host(from)) << from.text().data() << to.text().data();
+    EXPECT_TRUE((*active)->local().same_host(from)) << from.text().data() << to.text().data();
+  };
+  for (const char* to : {"127.0.0.1", "127.0.0.5"}) {
+    for (const char* from : {"127.0.0.1", "127.0.0.5"}) expect_source(v4(from, 0), v4(to, 0));
   }
+  expect_source(v6("::1", 0), v6("::1", 0));
+  expect_source(v6("::ffff:127.0.0.1", 0), v6("::ffff:127.0.0.1", 0));
+  expect_source(v6("::ffff:127.0.0.5", 0), v6("::ffff:127.0.0.5", 0));
 }
 
 TEST_F(TCP, ConnectionToItselfIsRefused) {

@@ -293,6 +293,7 @@ class Rnic final : public device::Device,
   void serve_now(QueuePair&);
   Duration answer_wait(QueuePair&, const device::Posted&, Instant began);
   void await_answer(device::QPNumber, Duration wait);
+  static HangUp hang_up_of(std::uint32_t events);
   bool look_around(device::CQNumber empty);
   void note_much(device::CQNumber empty);
   bool poll_directly(device::CQNumber empty);

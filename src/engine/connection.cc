@@ -243,6 +243,9 @@ void Connection::handle_timeout() {
       return handle_startup_events();
     case ConnectionState::Streaming:
       ask_before_end();
+      if (qp_->core().nudge_is_due(owner_.now()) && owner_.peer_reads(*stream_)) {
+        qp_->core().forget_nudges();
+      }
       qp_->core().handle_timeout(owner_.now());
       if (deadline_ && *deadline_ <= owner_.now()) return give_up_waiting();
       return transmit();

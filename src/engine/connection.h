@@ -54,6 +54,8 @@ class ConnectionOwner {
   virtual void handle_brisk(const Connection&) = 0;
   /// Is there another one that is brisk just now? Then a turn is a short one.
   virtual bool turn_is_short(const Connection&) const = 0;
+  /// Is its peer known to read whatever is sent to it? Asks the kernel, but not for each.
+  virtual bool peer_reads(transport::Stream&) = 0;
   /// Its descriptor is about to be closed. Until then: a descriptor that a forked child holds too
   /// would stay in the poller for ever.
   virtual void unwatch(Connection&) = 0;

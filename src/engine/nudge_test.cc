@@ -7,6 +7,7 @@
 
 #include "engine/testing/raw_peer.h"
 #include "engine/testing/side.h"
+#include "transport/tcp/peer_socket.h"
 
 namespace weft::engine {
 namespace {
@@ -30,6 +31,7 @@ class NudgeTest : public PairTest {
   void SetUp() override {
     start();
     const sockaddr_storage address = listener.listen();
+    prepare_listener();
     qp = client->make_qp(1);
     ASSERT_TRUE(client->rnic
                     .connect(nullptr, reinterpret_cast<const sockaddr*>(&address),
@@ -47,6 +49,7 @@ class NudgeTest : public PairTest {
     ASSERT_TRUE(event.has_value());
     ASSERT_EQ(event->event.kind, ConnectionEventKind::Established) << event->event.text;
   }
+  virtual void prepare_listener() {}
   Settings make_settings() override {
     Settings settings = settings_for(GetParam());
     settings.mpa_revision = 1;
@@ -139,6 +142,22 @@ TEST_P(NudgeTest, AResponderNudgesNobody) {
   EXPECT_TRUE(nothing_comes(*server, initiator));
 }
 
+/// As a weft's: whatever comes is read.
+class NudgeOfReaderTest : public NudgeTest {
+ protected:
+  void prepare_listener() override { transport::promise_to_copy(listener.fd()); }
+};
+
+TEST_P(NudgeOfReaderTest, OneThatIsKnownToReadGetsNone) {
+  ASSERT_NO_FATAL_FAILURE(send_first());
+  EXPECT_TRUE(nothing_comes(*client, *peer));
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, NudgeOfReaderTest,
+                         ::testing::Values(Placement::Inline, Placement::Thread),
+                         [](const auto& param) {
+                           return param.param == Placement::Inline ? "inline" : "thread";
+                         });
 INSTANTIATE_TEST_SUITE_P(Placements, NudgeTest,
                          ::testing::Values(Placement::Inline, Placement::Thread),
                          [](const auto& param) {

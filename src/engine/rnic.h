@@ -29,6 +29,7 @@
 #include "engine/presence.h"
 #include "engine/progress_lock.h"
 #include "engine/queue_pair.h"
+#include "engine/reading_peers.h"
 #include "engine/rendezvous.h"
 #include "engine/settings.h"
 #include "engine/sleep_habit.h"
@@ -216,6 +217,7 @@ class Rnic final : public device::Device,
   void note_spliced(Connection&) override;
   void handle_brisk(const Connection&) override;
   bool turn_is_short(const Connection&) const override;
+  bool peer_reads(transport::Stream& s) override { return reading_peers_.has(s, now_); }
   void unwatch(Connection&) override;
   Duration close_timeout() const override { return settings_.close_timeout; }
   void report(const device::ConnectionEvent&) override;
@@ -394,6 +396,7 @@ class Rnic final : public device::Device,
   Rendezvous rendezvous_{*this};
   Brisk brisk_;
   LateEnds late_ends_;
+  ReadingPeers reading_peers_;
   std::vector<device::ConnectionNumber> dead_;  ///< to be buried, with room for all connections
   bool exits_ = false;          ///< no memory is asked for or given back where that is possible
   bool has_unwatched_ = false;  ///< some connection's poller_error is set

@@ -49,6 +49,9 @@ class Stream {
   virtual bool connects_at_once() const { return false; }
   virtual IOResult send(std::span<const iovec> pieces) = 0;
   virtual IOResult receive(std::span<const iovec> pieces) = 0;
+  /// Is the peer known to take whatever arrives out of its socket, at once: a stream of this
+  /// transport's on this host? Asks the kernel (some 10 us).
+  virtual bool peer_copies() { return false; }
   /// Would splice() save a copy? Asks the kernel, but rarely.
   virtual bool can_splice() { return false; }
   /// As send(), of octets that stay what they are until held() does not count them any more. What

@@ -209,6 +209,14 @@ class QP {
     return state_ == QPState::RTS ? nudge_at_ : deadline_;
   }
 
+  /// The peer has said nothing yet, and may have missed what it was sent: it is about to be sent a
+  /// little more (nudge.cc).
+  bool nudge_is_due(Instant now) const {
+    return state_ == QPState::RTS && nudge_at_ && now >= *nudge_at_;
+  }
+  /// It is known to have missed nothing.
+  void forget_nudges() { nudge_at_.reset(); }
+
   // Readable at any time, for query and tests.
   std::uint32_t reads_open() const;          ///< ours, at the peer; atomics too
   std::uint32_t inbound_reads_open() const;  ///< the peer's, at us; atomics too

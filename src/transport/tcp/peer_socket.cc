@@ -128,7 +128,13 @@ std::optional<PeerSocket::Seen> PeerSocket::ask(const Address& its, const Addres
   return seen;
 }
 
-std::optional<PeerSocket> PeerSocket::find(int fd, const Address& local, const Address& peer) {
+struct PeerSocket::Both {
+  Seen ours, its;
+};
+
+/// Empty: no peer that has promised to copy.
+std::optional<PeerSocket> PeerSocket::look(int fd, const Address& local, const Address& peer,
+                                           Both& seen) {
   if (local.family() != peer.family() || local.length() == 0) return std::nullopt;
   const std::uint64_t own = cookie_of(fd);
   if (own == 0) return std::nullopt;
@@ -141,11 +147,23 @@ std::optional<PeerSocket> PeerSocket::find(int fd, const Address& local, const A
   if (!ours || ours->cookie != own) return std::nullopt;
   const std::optional<Seen> its = found.ask(peer, local, 0);
   if (!its || its->cookie == 0 || its->cookie == own || !its->promised) return std::nullopt;
+  found.cookie_ = its->cookie;
+  seen = {*ours, *its};
+  return found;
+}
+
+std::optional<PeerSocket> PeerSocket::find(int fd, const Address& local, const Address& peer) {
+  Both seen;
+  std::optional<PeerSocket> found = look(fd, local, peer, seen);
   // Who has unread pages of ours sees what is written there later, should the stream end: that is
   // for nobody but ourselves.
-  if (its->user != ours->user) return std::nullopt;
-  found.cookie_ = its->cookie;
+  if (found && seen.its.user != seen.ours.user) return std::nullopt;
   return found;
+}
+
+bool PeerSocket::copies(int fd, const Address& local, const Address& peer) {
+  Both seen;
+  return look(fd, local, peer, seen).has_value();
 }
 
 PeerSocket::Unread PeerSocket::unread() {

@@ -17,6 +17,9 @@ class PeerSocket {
   /// socket is another user or has not promised to copy.
   static std::optional<PeerSocket> find(int fd, const Address& local, const Address& peer);
 
+  /// Is there such a socket, of whatever user, that has promised to copy?
+  static bool copies(int fd, const Address& local, const Address& peer);
+
   struct Unread {
     enum class Kind : std::uint8_t {
       Known,
@@ -31,6 +34,9 @@ class PeerSocket {
 
  private:
   struct Seen;
+  struct Both;
+  static std::optional<PeerSocket> look(int fd, const Address& local, const Address& peer,
+                                        Both& seen);
   PeerSocket(Socket diag, const Address& local, const Address& peer);
   std::optional<Seen> ask(const Address& its, const Address& others, std::uint64_t cookie);
 
@@ -42,7 +48,8 @@ class PeerSocket {
 
 /// Tells every PeerSocket that looks at this end: what arrives here is only ever copied out of the
 /// socket (recv), never passed on as the pages that it lies in (splice, a BPF socket map). Who sent
-/// it may then write to its memory again when it was read.
+/// it may then write to its memory again when it was read. A listener's holds for all whom it
+/// accepts.
 ///
 /// The promise is a pair of IP options that mean nothing to TCP and that sock_diag shows.
 void promise_to_copy(int fd);

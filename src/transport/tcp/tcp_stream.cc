@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <utility>
 
 namespace weft::transport {
 namespace {
@@ -80,10 +81,17 @@ TCPStream::TCPStream(Socket socket, Origin origin, const Address& local, const A
       splice_from_(kSpliceFrom),
       local_(local.is_any() ? local_address(socket_.fd()) : local),
       peer_(peer) {
-  if (origin == Origin::Accepted && within_one_host(local_, peer_)) {
-    within_host_ = true;
-    choose_congestion_control_within_host(socket_.fd());
-  }
+  within_host_ = origin == Origin::Accepted && within_one_host(local_, peer_);
+}
+
+/// Those that the handshake and the first octets need not wait for: each is a call to the kernel,
+/// and while the peer answers there is time for them.
+void TCPStream::set_late_options() {
+  late_options_set_ = true;
+  if (origin_ == Origin::ConnectingWithinHost) set_options(socket_.fd());
+  // Behind the handshake: a route may name a congestion control of its own (congctl), and that
+  // comes last.
+  if (within_host_) choose_congestion_control_within_host(socket_.fd());
 }
 
 Result<void> TCPStream::fail(int error) {
@@ -116,11 +124,7 @@ Result<void> TCPStream::connected() {
   if (origin_ == Origin::Connecting) {
     raw::set_option(socket_.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
   }
-  // Once more: a route may name a congestion control of its own (congctl), and that comes last.
-  if (within_one_host(local_, peer_)) {
-    within_host_ = true;
-    choose_congestion_control_within_host(socket_.fd());
-  }
+  within_host_ = within_one_host(local_, peer_);
   return {};
 }
 
@@ -133,6 +137,7 @@ Result<void> TCPStream::judge_connecting() {
     if (origin_ == Origin::ConnectingWithinHost && info.tcpi_snd_mss < kLoopbackMssMin) {
       notice_lost_peers(socket_.fd());
     }
+    emss_at_first_ = info.tcpi_snd_mss;
     return {};
   }
   int error = 0;
@@ -144,9 +149,13 @@ Result<void> TCPStream::judge_connecting() {
   if (peer_address(socket_.fd()).length() != 0) {
     return {};
   }
-  return told && info.tcpi_state == TCP_CLOSE
-             ? fail(ECONNRESET)
-             : Error{EINPROGRESS, "the TCP connection is being established"};
+  if (told && info.tcpi_state == TCP_CLOSE) {
+    return fail(ECONNRESET);
+  }
+  if (!late_options_set_) {
+    set_late_options();  // one of them bounds the pauses between two tries
+  }
+  return Error{EINPROGRESS, "the TCP connection is being established"};
 }
 
 IOResult TCPStream::lose(int error) {
@@ -174,6 +183,7 @@ IOResult TCPStream::send(std::span<const iovec> pieces) {
 
 IOResult TCPStream::judge_sending(long result) {
   if (result > 0) {
+    if (sent_ == 0) set_late_options();
     sent_ += static_cast<std::uint64_t>(result);
     owes_ack_ = 0;
     return {IOResult::Kind::Moved, static_cast<std::size_t>(result), 0};
@@ -247,6 +257,11 @@ void TCPStream::acknowledge() {
   raw::set_option(socket_.fd(), IPPROTO_TCP, TCP_QUICKACK, 1);
 }
 
+bool TCPStream::peer_copies() {
+  return within_host_ && socket_.fd() >= 0 &&
+         PeerSocket::copies(socket_.fd(), local_, peer_);
+}
+
 bool TCPStream::can_splice() {
   if (splicer_ != nullptr) {
     return true;
@@ -300,8 +315,8 @@ void TCPStream::reset() {
 
 std::size_t TCPStream::emss() {
   tcp_info info;
-  std::size_t octets = 0;
-  if (socket_.fd() >= 0) {
+  std::size_t octets = std::exchange(emss_at_first_, 0);
+  if (socket_.fd() >= 0 && octets == 0) {
     octets = read_info(socket_.fd(), &info) ? info.tcpi_snd_mss : 0;
     if (octets == 0) {
       octets = emss_by_mtu(socket_.fd(), local_.family());

@@ -19,6 +19,7 @@ class TCPStream final : public Stream {
   bool connects_at_once() const override { return origin_ == Origin::ConnectingWithinHost; }
   IOResult send(std::span<const iovec> pieces) override;
   IOResult receive(std::span<const iovec> pieces) override;
+  bool peer_copies() override;
   bool can_splice() override;
   IOResult splice(std::span<const iovec> pieces) override;
   std::size_t held() override;
@@ -38,6 +39,7 @@ class TCPStream final : public Stream {
   void count_received(std::size_t octets);
   void acknowledge();
   Result<void> judge_connecting();
+  void set_late_options();
   Result<void> fail(int error);
   IOResult lose(int error);
 
@@ -48,10 +50,12 @@ class TCPStream final : public Stream {
   bool fin_received_ = false;
   bool within_host_ = false;
   bool promised_ = false;  ///< promise_to_copy
+  bool late_options_set_ = false;
   /// In so many receives of nothing, 0: never, an acknowledgement is due for much that was read:
   /// nothing was sent since that carried it.
   std::uint8_t owes_ack_ = 0;
-  int lost_ = 0;          ///< the errno that ended the connection
+  std::size_t emss_at_first_ = 0;  ///< what the kernel said when it was asked about the handshake
+  int lost_ = 0;                   ///< the errno that ended the connection
   std::uint64_t sent_ = 0, received_ = 0;  ///< octets
   std::uint64_t splice_from_;        ///< so much was sent when it is worth the question
   std::unique_ptr<Splicer> splicer_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "transport/tcp/peer_socket.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_stream.h"
 
@@ -96,11 +97,11 @@ Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, cons
     return error_of(fd, "no TCP socket can be made");
   }
   Socket socket(static_cast<int>(fd));
-  set_options(socket.fd());
   const bool within = within_one_host(local, remote);
   if (within) {
     choose_congestion_control_within_host(socket.fd());  // it starts its work with the connection
   } else {
+    set_options(socket.fd());
     notice_lost_peers(socket.fd());
     bound_connecting(socket.fd());
   }
@@ -132,6 +133,10 @@ Result<std::unique_ptr<Listener>> TCPTransport::listen(const Address& local,
   Socket socket(static_cast<int>(fd));
   set_options(socket.fd());
   notice_lost_peers(socket.fd());
+  if (local.is_loopback()) {
+    choose_congestion_control_within_host(socket.fd());  // theirs whom it accepts
+  }
+  promise_to_copy(socket.fd());
   raw::set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (local.family() == AF_INET6) {
     raw::set_option(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, options.v6_only ? 1 : 0);

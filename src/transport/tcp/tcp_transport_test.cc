@@ -107,8 +107,18 @@ void expect_lost_peers_are_noticed(int fd) {
   EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPCNT), kKeepaliveCount);
 }
 
+/// What is set when the first octets have left.
+void exchange(Pair& pair) {
+  for (Stream* from : {pair.active.get(), pair.passive.get()}) {
+    ASSERT_TRUE(send_all(*from, pattern(10)));
+    Stream& to = from == pair.active.get() ? *pair.passive : *pair.active;
+    ASSERT_EQ(receive_all(to, 10), pattern(10));
+  }
+}
+
 TEST_F(TCP, BothEndsHaveTheConnectionOptions) {
   Pair pair = connect_pair();
+  exchange(pair);
   for (int fd : {pair.active->fd(), pair.passive->fd()}) {
     EXPECT_NE(option(fd, IPPROTO_TCP, TCP_NODELAY), 0);
     EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0) << "would end a shut window";
@@ -125,6 +135,7 @@ std::string congestion_control(int fd) {
 
 TEST_F(TCP, WithinOneHostTheSimplestCongestionControlServes) {
   Pair pair = connect_pair();
+  exchange(pair);
   for (int fd : {pair.active->fd(), pair.passive->fd()}) EXPECT_EQ(congestion_control(fd), "reno");
 }
 
@@ -143,7 +154,41 @@ TEST_F(TCP, ItIsChosenOnceMoreWhenARouteHasNamedAnother) {
             0)
       << other;
   ASSERT_TRUE(eventually([&] { return (*stream)->connected().ok(); }));
+  ASSERT_TRUE(send_all(**stream, pattern(10)));
   EXPECT_EQ(congestion_control((*stream)->fd()), "reno");
+}
+
+TEST_F(TCP, AListenerOfTheLoopbackHasChosenForAllItAccepts) {
+  Pair pair = connect_pair();
+  EXPECT_EQ(congestion_control(pair.passive->fd()), "reno") << "nothing was sent yet";
+  const auto any = transport_.listen(v4("0.0.0.0", 0), {});
+  ASSERT_TRUE(any.ok());
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(congestion_control((*any)->fd()), congestion_control(fd)) << "others come there too";
+  ::close(fd);
+}
+
+// As where a listener's queue is full: the kernel tries again, and one option bounds its pauses.
+TEST_F(TCP, WhoHasToWaitForTheHandshakeHasItsOptionsMeanwhile) {
+  const int full = ::socket(AF_INET, SOCK_STREAM, 0);
+  const Address any = v4("127.0.0.1", 0);
+  ASSERT_EQ(::bind(full, any.sockaddr_ptr(), any.length()), 0);
+  ASSERT_EQ(::listen(full, 0), 0);
+  const Address target = local_address(full);
+  std::vector<std::unique_ptr<Stream>> streams;
+  const auto waits = [&] {
+    auto stream = transport_.connect({}, target);
+    EXPECT_TRUE(stream.ok());
+    streams.push_back(std::move(*stream));
+    const Result<void> connected = streams.back()->connected();
+    return !connected && connected.error().code == EINPROGRESS;
+  };
+  bool found = false;
+  for (int i = 0; i < 10 && !found; ++i) found = waits();
+  ASSERT_TRUE(found);
+  EXPECT_NE(option(streams.back()->fd(), IPPROTO_TCP, TCP_NODELAY), 0);
+  ::close(full);
 }
 
 TEST_F(TCP, BetweenHostsTheCongestionControlIsTheSystems) {
@@ -157,11 +202,13 @@ TEST_F(TCP, BetweenHostsTheCongestionControlIsTheSystems) {
                          static_cast<socklen_t>(before.size())),
             0);
   // As if its peer were another host, and then this one.
-  const TCPStream remote(Socket(::dup(passive)), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
-                         v4("192.0.2.2", 1));
+  TCPStream remote(Socket(::dup(passive)), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
+                   v4("192.0.2.2", 1));
+  ASSERT_TRUE(send_all(remote, pattern(10)));
   EXPECT_EQ(congestion_control(remote.fd()), before);
-  const TCPStream here(Socket(::dup(passive)), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
-                       v4("192.0.2.1", 2));
+  TCPStream here(Socket(::dup(passive)), TCPStream::Origin::Accepted, v4("192.0.2.1", 1),
+                 v4("192.0.2.1", 2));
+  ASSERT_TRUE(send_all(here, pattern(10)));
   EXPECT_EQ(congestion_control(here.fd()), "reno");
 }
 

@@ -206,7 +206,7 @@ class Connection {
   static constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
   /// Nor is it asked before so much was sent, a batch counted as so much more than it is: among
   /// thousands of connections each has a request in so long a time, and would ask for each.
-  static constexpr std::size_t kEmssWeightMin = 64 * 1024;
+  static constexpr std::size_t kEmssWeightMin = 1024 * 1024;
   static constexpr std::size_t kEmssBatchWeight = 4 * 1024;
 
   /// A turn that brings more is one of bulk, and so are these behind it: the end of bulk, or what

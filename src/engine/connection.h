@@ -275,7 +275,11 @@ class Connection {
   std::size_t room_for_staging();
   void note_received(std::size_t octets, std::size_t asked);
   Got receive_large(const core::Landing&);
+  struct Train;
   Got receive_landing(const core::Landing&);
+  std::size_t followers_to_receive(const core::Landing&, std::size_t octets) const;
+  bool take_followers(const core::Landing& first, const Train&, std::size_t octets);
+  bool follows(const core::Landing& first, const std::uint8_t* place);
   Got lose_landing();
   Got handle_no_octets(const transport::IOResult&);
   Octets front() const;

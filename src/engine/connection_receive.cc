@@ -1,5 +1,5 @@
-// A connection's receiving half: from the transport through staging, or straight into the place of
-// a large payload, into the core.
+// A connection's receiving half: from the transport through staging into the core. What goes
+// straight into its place has a file of its own beside this one.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "engine/connection.h"
-#include "engine/ticks.h"
 
 namespace weft::engine {
 
@@ -26,6 +25,8 @@ constexpr std::size_t kToldOctets = 128 * 1024;
 constexpr std::uint8_t kBriskTurns = 4;
 /// Payload of which this much is still to come is received straight into its place.
 constexpr std::size_t kLandingOctetsMin = 16 * 1024;
+/// What is moved at once to where all room is behind it: a header, say.
+constexpr std::size_t kLittleOctets = 64;
 /// So many small receives behind a landing look for the next one.
 constexpr std::uint8_t kStagedInARowMax = 2;
 /// While fewer buffers than this are lent, a connection keeps its one across waits.
@@ -104,19 +105,6 @@ Connection::Got Connection::receive_once() {
   return landing ? receive_large(*landing) : receive_staged();
 }
 
-/// Straight into its place, or by staging, whichever is less work.
-Connection::Got Connection::receive_large(const core::Landing& landing) {
-  const bool lands = landing_head_ != 0 || !landing_habit_.takes_other();
-  if (!lands) header_expected_ = 0;
-  const std::size_t before = turn_octets_;
-  const std::uint64_t began = ticks();
-  const Got got = lands ? receive_landing(landing) : receive_staged();
-  const Duration took(static_cast<Duration::rep>(ticks() - began));
-  landing_habit_.note(turn_octets_ - before, lands, [this] { return landing_work_; });
-  landing_work_ = landing_work_ + took;
-  return got;
-}
-
 Connection::Got Connection::receive_staged() {
   ReceiveBuffer& buffer = *received_;
   const std::size_t room = room_for_staging();
@@ -154,47 +142,6 @@ std::size_t Connection::room_for_staging() {
   return std::min(all, rest + header_expected_);
 }
 
-/// The rest of the payload goes into its place. Behind it, into staging, what ends this FPDU and
-/// the header of the next, so that the payload of that one can go straight into its place too.
-Connection::Got Connection::receive_landing(const core::Landing& landing) {
-  ReceiveBuffer& buffer = *received_;
-  if (landing_head_ == 0) landing_head_ = buffer.end - buffer.begin;
-  header_expected_ = landing.header;
-  staged_in_a_row_ = 0;
-  const std::size_t missing = landing.octets - landing.landed;
-  const std::size_t behind = buffer.end - buffer.begin - landing_head_;
-  const std::size_t room = landing.trailer + landing.header - behind;
-  const std::array<iovec, 2> vectors{iovec{landing.place + landing.landed, missing},
-                                     iovec{buffer.octets.data() + buffer.end, room}};
-  const IOResult r = stream_->receive(std::span(vectors).subspan(missing == 0 ? 1 : 0));
-  if (r.kind == IOResult::Kind::BadMemory) return lose_landing();
-  if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
-  note_received(r.octets, missing + room);
-  // The kernel also stops where the program has unmapped the place, and says so only the next time.
-  if (r.octets < missing) drained_ = false;
-  const std::size_t landed = std::min(r.octets, missing);
-  buffer.end += r.octets - landed;
-  if (!qp_->core().handle_landed(front(), landing, landed)) return lose_landing();
-  if (landed == missing) offer_landed(landing);
-  return state_ == ConnectionState::Streaming && r.octets == missing + room ? Got::More : Got::Some;
-}
-
-/// The program took the memory back, or unmapped it: the core ends the stream, and drops the rest.
-Connection::Got Connection::lose_landing() {
-  qp_->core().handle_landing_fault(front(), owner_.now());
-  landing_head_ = 0;
-  drained_ = false;
-  offer_received();
-  return Got::Some;
-}
-
-/// The octets staged of an unfinished FPDU, less what lies behind its payload.
-Octets Connection::front() const {
-  const ReceiveBuffer& buffer = *received_;
-  return {buffer.octets.data() + buffer.begin,
-          landing_head_ != 0 ? landing_head_ : buffer.end - buffer.begin};
-}
-
 void Connection::make_room() {
   ReceiveBuffer& buffer = *received_;
   if (qp_->keeps_writes()) {
@@ -203,7 +150,8 @@ void Connection::make_room() {
   }
   if (buffer.begin == buffer.end) {
     buffer.begin = buffer.end = 0;
-  } else if (buffer.octets.size() - buffer.end < kReceiveOctets / 2) {
+  } else if (buffer.end - buffer.begin <= kLittleOctets ||
+             buffer.octets.size() - buffer.end < kReceiveOctets / 2) {
     std::memmove(buffer.octets.data(), buffer.octets.data() + buffer.begin,
                  buffer.end - buffer.begin);
     buffer.end -= buffer.begin;
@@ -270,21 +218,6 @@ void Connection::offer_received() {
     if (done.consumed == 0) break;
   }
   handle_notices();
-}
-
-/// Gives the core the FPDU whose payload has all been received into its place, once its trailer is
-/// here, and then what lies behind it.
-void Connection::offer_landed(const core::Landing& landing) {
-  ReceiveBuffer& buffer = *received_;
-  const Octets staged(buffer.octets.data() + buffer.begin, buffer.end - buffer.begin);
-  const std::array<Octets, 3> parts{staged.first(landing_head_),
-                                    Octets(landing.place, landing.octets),
-                                    staged.subspan(landing_head_)};
-  const core::Received done = qp_->core().handle_octets({parts}, owner_.now());
-  if (done.consumed == 0) return;
-  landing_head_ = 0;
-  buffer.begin += done.consumed - landing.octets;
-  offer_received();
 }
 
 /// Keeps an idle connection small: nothing, or the exact tail of one FPDU.

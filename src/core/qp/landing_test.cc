@@ -97,6 +97,64 @@ TEST(QPLanding, ReadResponseGoesIntoItsSink) {
   EXPECT_EQ(statuses(pair.a.queues.sent), std::vector{WorkStatus::Success});
 }
 
+/// What follows the FPDU of which this is the header.
+std::size_t followers(End& end, const Bytes& fpdu) {
+  const auto landing = find(end, Bytes(fpdu.begin(), fpdu.begin() + 20));
+  EXPECT_TRUE(landing.has_value());
+  return landing ? landing->followers : 0;
+}
+
+TEST(QPLanding, OfASendSoMuchFollowsAsInTheLastOne) {
+  End b;
+  b.bind(Role::Responder);
+  const Region buffer = b.region(2000);
+  const Bytes part = pattern(200);
+  const auto receive = [&](std::uint32_t octets) { b.receive({buffer.sge(octets)}); };
+  receive(2000);
+  EXPECT_EQ(followers(b, fpdu(send(1, part, 0, false))), 0u) << "nothing is known";
+  for (std::uint32_t mo = 0; mo < 1000; mo += 200) {
+    land(b, fpdu(send(1, part, mo, mo == 800)), 20);
+  }
+  receive(2000);
+  EXPECT_EQ(followers(b, fpdu(send(2, part, 0, false))), 4u);
+  land(b, fpdu(send(2, part, 0, false)), 20);
+  EXPECT_EQ(followers(b, fpdu(send(2, part, 200, false))), 3u);
+  EXPECT_EQ(followers(b, fpdu(send(2, pattern(300), 200, false))), 1u);
+  EXPECT_EQ(followers(b, fpdu(send(2, part, 200, true))), 0u) << "the last one";
+  for (std::uint32_t mo = 200; mo < 1000; mo += 200) {
+    land(b, fpdu(send(2, part, mo, mo == 800)), 20);
+  }
+  receive(500);
+  EXPECT_EQ(followers(b, fpdu(send(3, part, 0, false))), 1u) << "no more fit";
+}
+
+TEST(QPLanding, OfAReadWhatWasAskedForFollows) {
+  Pair pair;
+  const Region sink = pair.a.region(kPayload), source = pair.b.region(kPayload);
+  pair.a.read({sink.sge()}, source.stag, source.to);
+  pair.a.transmit();
+  const auto response = [&](std::size_t at, std::size_t octets, bool last = false) {
+    return fpdu(tagged(wire::Opcode::ReadResponse, sink.stag, sink.to + at, pattern(octets), last));
+  };
+  EXPECT_EQ(followers(pair.a, response(0, 100)), 5u);
+  EXPECT_EQ(followers(pair.a, response(0, 250)), 1u);
+  EXPECT_EQ(followers(pair.a, response(0, kPayload, true)), 0u);
+  land(pair.a, response(0, 100), 18);
+  EXPECT_EQ(followers(pair.a, response(100, 100)), 4u);
+}
+
+// Where it does not come after all, the peer's Write would be seen where it wrote nothing.
+TEST(QPLanding, OfAWriteNothingFollows) {
+  End b;
+  StreamParameters stream = End::stream(Role::Responder);
+  stream.crc = false;
+  b.bind(stream);
+  const Region target = b.region(kPayload);
+  const Bytes octets =
+      fpdu(tagged(wire::Opcode::Write, target.stag, target.to, pattern(100), false));
+  EXPECT_EQ(followers(b, octets), 0u);
+}
+
 TEST(QPLanding, WriteHasItsPlaceOnlyWithoutACRC) {
   for (const bool crc : {true, false}) {
     End b;

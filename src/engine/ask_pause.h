@@ -37,6 +37,7 @@ class AskPause {
     } else {
       typical_ = (7 * typical_ + took) / 8;
     }
+    if (typical_ * step_ > kMost * kStepsOfOne) step_ = 1;  // longer ones would all be the longest
     pause_ = std::min(typical_ * step_ / kStepsOfOne, kMost);
   }
   /// It had something: there may be more.
@@ -52,11 +53,12 @@ class AskPause {
   /// Pauses are so many fourths of a vain question, one to six: together with it they are shorter
   /// than the peer's call holds the socket.
   static constexpr std::uint64_t kStepsOfOne = 4, kSteps = 6;
-  /// Whatever held a question up: a microsecond or two, or, of a slow counter, some of its ticks.
+  /// Whatever held a question up, and where each takes long: half a microsecond or so, or, of a
+  /// slow counter, some of its ticks. The peer's call does not hold the socket for longer there.
 #if defined(__aarch64__)
   static constexpr std::uint64_t kMost = 64;
 #else
-  static constexpr std::uint64_t kMost = 4096;
+  static constexpr std::uint64_t kMost = 1600;
 #endif
 
   std::uint64_t ended_ = 0;

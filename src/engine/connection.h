@@ -180,6 +180,8 @@ class Connection {
   bool half_open_of(const ListenerPlaces& places) const {
     return places_.get() == &places && place_ == Place::HalfOpen;
   }
+  /// A program has been told of its Request, and is to answer.
+  bool awaits_consumer() const { return state_ == ConnectionState::AwaitConsumer; }
   const core::StartupConfig& config() const { return config_; }
   const std::vector<std::uint8_t>& private_data() const { return private_data_; }
 
@@ -279,7 +281,8 @@ class Connection {
   Got receive_landing(const core::Landing&);
   std::size_t followers_to_receive(const core::Landing&, std::size_t octets) const;
   bool take_followers(const core::Landing& first, const Train&, std::size_t octets);
-  bool follows(const core::Landing& first, const std::uint8_t* place);
+  std::optional<core::Landing> find_follower(const core::Landing& first,
+                                             const std::uint8_t* place);
   Got lose_landing();
   Got handle_no_octets(const transport::IOResult&);
   Octets front() const;

@@ -26,6 +26,10 @@ struct Connection::Train {
   std::size_t octets(const core::Landing& landing) const {
     return followers * (landing.payload + between);
   }
+  /// So many octets of it came: could it be that a place was the reason?
+  bool ends_at_a_place(const core::Landing& landing, std::size_t came) const {
+    return came < octets(landing) && came % (landing.payload + between) < landing.payload;
+  }
 };
 
 /// Straight into its place, or by staging, whichever is less work.
@@ -68,14 +72,16 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
   if (r.kind == IOResult::Kind::BadMemory) return lose_landing();
   if (r.kind != IOResult::Kind::Moved) return handle_no_octets(r);
   note_received(r.octets, asked);
-  // The kernel also stops where the program has unmapped the place, and says so only the next time.
-  if (r.octets < missing || train.followers != 0) drained_ = false;
   const std::size_t landed = std::min(r.octets, missing);
   const std::size_t staged = std::min(r.octets - landed, room);
+  const std::size_t more = r.octets - landed - staged;
+  // The kernel also stops where the program has unmapped a place, and says so only the next time.
+  if (r.octets < missing || (staged == room && train.ends_at_a_place(landing, more))) {
+    drained_ = false;
+  }
   buffer.end += staged;
   if (!qp_->core().handle_landed(front(), landing, landed)) return lose_landing();
   if (landed == missing) offer_landed(landing);
-  const std::size_t more = r.octets - landed - staged;
   if (more != 0 && !take_followers(landing, train, more)) return lose_landing();
   return state_ == ConnectionState::Streaming && !held_back_ && r.octets == asked ? Got::More
                                                                                   : Got::Some;
@@ -100,8 +106,10 @@ bool Connection::take_followers(const core::Landing& first, const Train& train,
     return first.place + first.octets + i * first.payload;
   };
   std::size_t i = 0;
-  for (; octets != 0 && follows(first, payload_at(i)); ++i) {
-    const core::Landing landing = *qp_->core().find_landing(front(), 1, owner_.now());
+  for (; octets != 0; ++i) {
+    const auto found = find_follower(first, payload_at(i));
+    if (!found) break;
+    const core::Landing& landing = *found;
     const std::size_t landed = std::min(octets, landing.octets);
     octets -= landed;
     landing_head_ = received_->end - received_->begin;
@@ -131,15 +139,17 @@ bool Connection::take_followers(const core::Landing& first, const Train& train,
   return true;
 }
 
-/// Is what is staged the header of an FPDU like the first one, whose payload belongs there?
-bool Connection::follows(const core::Landing& first, const std::uint8_t* place) {
+/// What is staged, if it is the header of an FPDU like the first one, whose payload belongs there.
+std::optional<core::Landing> Connection::find_follower(const core::Landing& first,
+                                                       const std::uint8_t* place) {
   if (state_ != ConnectionState::Streaming || held_back_ || received_ == nullptr ||
       landing_head_ != 0 || received_->end - received_->begin != first.header) {
-    return false;
+    return {};
   }
-  const auto landing = qp_->core().find_landing(front(), 1, owner_.now());
-  return landing && landing->place == place && landing->octets == first.payload &&
-         landing->header == first.header && landing->trailer == first.trailer;
+  const auto landing = qp_->core().find_landing(front(), first.payload, owner_.now());
+  const bool follows = landing && landing->place == place && landing->octets == first.payload &&
+                       landing->header == first.header && landing->trailer == first.trailer;
+  return follows ? landing : std::nullopt;
 }
 
 /// The program took the memory back, or unmapped it: the core ends the stream, and drops the rest.

@@ -38,7 +38,8 @@ TEST_P(EmssTest, IsAskedAgainButNotEachTime) {
   std::vector<std::uint8_t> octets(8);
   const auto stag = client->register_octets(octets.data(), octets.size(), 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
-  for (std::uint64_t i = 0; i < 50; ++i) {
+  // With what each counts for, more than 1 MiB.
+  for (std::uint64_t i = 0; i < 300; ++i) {
     client->post_send(client_qp, {.wr_id = i, .address = octets.data(), .octets = 8, .stag = stag});
     ASSERT_TRUE(client->wait_completion().has_value());
   }

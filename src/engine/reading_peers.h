@@ -19,16 +19,18 @@ class ReadingPeers {
   bool has(transport::Stream& stream, Instant now) {
     if (!stream.is_within_host()) return false;
     const transport::Address peer = stream.peer();
-    if (now < until_ && peer.port() == last_.port() && peer.same_host(last_)) return true;
-    if (!stream.peer_copies()) return false;
-    last_ = peer;
-    until_ = now + kHolds;
-    return true;
+    if (now >= until_ || peer.port() != last_.port() || !peer.same_host(last_)) {
+      reads_ = stream.peer_copies();
+      last_ = peer;
+      until_ = now + kHolds;
+    }
+    return reads_;
   }
 
  private:
   transport::Address last_;
   Instant until_;
+  bool reads_ = false;
 };
 
 }  // namespace weft::engine

@@ -167,8 +167,9 @@ void Rnic::accept_all(ListenerSlot& slot) try {
     handle_deadline(c);
     if (slot.places->half_open == 1 && !begin_at_once(c)) return pause(slot);
     handle_interest(c);
-    // Its Request is here: the program is told before anybody else is looked for.
-    if (!c.half_open_of(*slot.places)) return;
+    // Its Request is here: the program is told before anybody else is looked for. Not where it is
+    // the program that has to look again.
+    if (c.awaits_consumer() && settings_.engine == Placement::Thread) return;
   }
 } catch (const std::bad_alloc&) {
   pause(slot);  // the one that there was no memory for is closed

@@ -119,7 +119,6 @@ void QP::complete_receive(WorkStatus status, bool invalidated) {
   completion.invalidated = invalidated;
   if (invalidated) completion.invalidated_stag = receive_.invalidate_stag;
   completion.octets = receive_.received;
-  send_octets_ = receive_.received;
   if (immediate_kept_ && status == WorkStatus::Success) {
     completion.with = Completion::With::SendImmediate;
     completion.immediate = kept_immediate_;

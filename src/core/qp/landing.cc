@@ -47,39 +47,16 @@ std::optional<Landing> QP::find_landing(Octets head, std::size_t octets_min, Ins
                  trailer, before, followers_of(*segment, payload), payload};
 }
 
-// A Write's are not known: what does not follow after all would have been written to where the peer
-// sent nothing.
+// Of a Read we know by ourselves what is still to come. A message of the peer's may end sooner than
+// one thinks, and then the memory behind it was not to be touched.
 std::size_t QP::followers_of(const ArrivedSegment& segment, std::size_t payload) {
-  if (segment.ddp.last) return 0;
   const wire::Opcode opcode = wire::rdmap_opcode(segment.ddp.rdmap_control);
-  const std::size_t behind = opcode == wire::Opcode::Write ? 0
-                             : opcode == wire::Opcode::ReadResponse
-                                 ? response_octets_behind(segment, payload)
-                                 : send_octets_behind(payload);
-  return behind / payload;
-}
-
-/// Of the Read's sink, behind this payload.
-std::size_t QP::response_octets_behind(const ArrivedSegment& segment, std::size_t payload) {
+  if (segment.ddp.last || opcode != wire::Opcode::ReadResponse) return 0;
   const OpenRead& read = open_reads_.front();
   const std::size_t all = read.octets - read.received;
   const bool granted =
       memory_.check(read.sink_stag, segment.ddp.to, all, kLocalWrite, requester()).ok();
-  return granted ? all - payload : 0;
-}
-
-/// Of the receive's memory, if this message is as long as the last one was.
-std::size_t QP::send_octets_behind(std::size_t payload) const {
-  const SGE& sge = receive_sges_[receive_.sge_index];
-  const std::size_t before = receive_.received + payload;
-  if (receive_.sge_offset == sge.octets || before >= send_octets_) return 0;
-  const std::size_t all = std::min<std::size_t>(sge.octets - receive_.sge_offset,
-                                                payload + (send_octets_ - before));
-  const bool granted = memory_
-                           .check(sge.stag, sge.to + receive_.sge_offset, all, kLocalWrite,
-                                  {config_.receive_pd, config_.stream})
-                           .ok();
-  return granted && all > payload ? all - payload : 0;
+  return granted ? all / payload - 1 : 0;
 }
 
 // The header has not been vouched for by the CRC. It is believed as far as it says what our side

@@ -60,8 +60,8 @@ struct Landing {
   std::size_t trailer = 0;  ///< octets of the FPDU behind its payload: PAD and CRC
   std::size_t header = 0;   ///< and of what precedes the payload, as in a next one of its kind
   /// If the peer goes on as it began, so many FPDUs of the same message follow that are as long as
-  /// this one. Of each so much payload belongs right behind that of the one before, and that memory
-  /// is nobody else's until the message is whole.
+  /// this one. Of each so much payload belongs right behind that of the one before; that memory is
+  /// to be filled by this message in any case, and nobody else's until it is whole.
   std::size_t followers = 0;
   std::size_t payload = 0;
 };
@@ -334,8 +334,6 @@ class QP {
   std::uint8_t* place_of_response(const ArrivedSegment&, std::size_t octets);
   std::uint8_t* place_of_write(const ArrivedSegment&, std::size_t octets);
   std::size_t followers_of(const ArrivedSegment&, std::size_t payload);
-  std::size_t response_octets_behind(const ArrivedSegment&, std::size_t payload);
-  std::size_t send_octets_behind(std::size_t payload) const;
 
   // terminate.cc
   void protocol_error(wire::TermError, const ArrivedSegment*, Instant now);
@@ -412,7 +410,6 @@ class QP {
   MSN expected_send_msn_;
   MSN expected_read_msn_;
   MSN expected_atomic_response_msn_;
-  std::uint32_t send_octets_ = 0;     ///< of the last Send
   std::uint32_t write_octets_ = 0;    ///< of the last Write since a message on queue 0
   bool write_ended_ = false;          ///< it is whole
   bool immediate_kept_ = false;       ///< for the Send that is to come

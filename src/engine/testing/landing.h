@@ -66,12 +66,15 @@ class LandingTest : public PairTest {
     stag = server->register_octets(memory, kMapped, device::kLocalWrite | device::kRemoteWrite);
     qp = server->make_qp();
     ASSERT_TRUE(peer.connect(server_address));
-    ASSERT_TRUE(peer.send(plain_request()));
+    wire::StartupFrame request = plain_request();
+    request.crc = make_settings().crc;
+    ASSERT_TRUE(peer.send(request));
     const auto requested = server->wait_event();
     ASSERT_TRUE(requested.has_value());
     ASSERT_TRUE(
         server->rnic
-            .accept(requested->event.connection, {.qp = qp.face.number, .private_data = {}}, 22)
+            .accept(requested->event.connection,
+                    {.qp = qp.face.number, .ird = 4, .ord = 4, .private_data = {}}, 22)
             .ok());
     const auto established = server->wait_event();
     ASSERT_TRUE(established.has_value());

@@ -116,6 +116,8 @@ std::optional<PeerSocket::Seen> PeerSocket::ask(const Address& its, const Addres
   std::memcpy(&told, answer.data() + NLMSG_HDRLEN, sizeof told);
   Seen seen;
   seen.cookie = told.id.idiag_cookie[0] | std::uint64_t{told.id.idiag_cookie[1]} << 32;
+  // Where there is no such connection the kernel tells of a listener that has the port.
+  if (told.idiag_state == TCP_LISTEN) return Seen{};
   if (told.idiag_state == TCP_TIME_WAIT || told.idiag_state == TCP_CLOSE) return Seen{};
   seen.user = told.idiag_uid;
   seen.unread = told.idiag_rqueue;

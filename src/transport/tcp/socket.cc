@@ -35,9 +35,12 @@ bool within_one_host(const Address& local, const Address& remote) {
   return remote.is_loopback() || local.same_host(remote);
 }
 
-void set_options(int fd) {
+void send_at_once(int fd) {
   // MPA hands over whole FPDUs: Nagle's waiting could only add a round trip.
   raw::set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+void bound_retransmission(int fd) {
   raw::set_option(fd, IPPROTO_TCP, kTCPRTOMaxMs, static_cast<int>(kRetransmitIntervalMax.count()));
 }
 

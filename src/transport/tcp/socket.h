@@ -40,8 +40,10 @@ bool within_one_host(const Address& local, const Address& remote);
 // Options. What is accepted has its listener's, which saves setting them each time; those that this
 // kernel does not know are left out.
 
-/// Of all connections.
-void set_options(int fd);
+/// Of all connections. No octet waits for others that were sent and not acknowledged.
+void send_at_once(int fd);
+/// The same, before connecting: pauses between two tries, also those of a handshake, are bounded.
+void bound_retransmission(int fd);
 /// Of those that may leave this host. Within it one kernel has both ends, and tells each of the
 /// other's: nobody has to ask whether the peer is there.
 void notice_lost_peers(int fd);

@@ -65,6 +65,15 @@ TEST_F(Splicing, APeerThatPromisedNothingIsNotFound) {
   EXPECT_TRUE(fresh.passive->peer_copies());
 }
 
+// The kernel tells of a listener where there is no such connection.
+TEST_F(Splicing, AListenerIsNotThePeer) {
+  Pair fresh = make_pair_at(transport_, v4("127.0.0.1", 0));
+  const Address nobody = v4("127.0.0.1", 1);
+  EXPECT_FALSE(PeerSocket::copies(fresh.active->fd(), fresh.active->local(), nobody));
+  fresh.passive->reset();
+  EXPECT_TRUE(eventually([&] { return !fresh.active->peer_copies(); }));
+}
+
 TEST_F(Splicing, OverIPv6Too) {
   Pair pair = make_pair_at(transport_, v6("::1", 0));
   send_bulk(*pair.active, *pair.passive);

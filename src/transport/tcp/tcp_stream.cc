@@ -87,8 +87,7 @@ TCPStream::TCPStream(Socket socket, Origin origin, const Address& local, const A
 /// Those that the handshake and the first octets need not wait for: each is a call to the kernel,
 /// and while the peer answers there is time for them.
 void TCPStream::set_late_options() {
-  late_options_set_ = true;
-  if (origin_ == Origin::ConnectingWithinHost) set_options(socket_.fd());
+  if (origin_ == Origin::ConnectingWithinHost) send_at_once(socket_.fd());
   // Behind the handshake: a route may name a congestion control of its own (congctl), and that
   // comes last.
   if (within_host_) choose_congestion_control_within_host(socket_.fd());
@@ -149,13 +148,9 @@ Result<void> TCPStream::judge_connecting() {
   if (peer_address(socket_.fd()).length() != 0) {
     return {};
   }
-  if (told && info.tcpi_state == TCP_CLOSE) {
-    return fail(ECONNRESET);
-  }
-  if (!late_options_set_) {
-    set_late_options();  // one of them bounds the pauses between two tries
-  }
-  return Error{EINPROGRESS, "the TCP connection is being established"};
+  return told && info.tcpi_state == TCP_CLOSE
+             ? fail(ECONNRESET)
+             : Error{EINPROGRESS, "the TCP connection is being established"};
 }
 
 IOResult TCPStream::lose(int error) {

@@ -50,7 +50,6 @@ class TCPStream final : public Stream {
   bool fin_received_ = false;
   bool within_host_ = false;
   bool promised_ = false;  ///< promise_to_copy
-  bool late_options_set_ = false;
   /// In so many receives of nothing, 0: never, an acknowledgement is due for much that was read:
   /// nothing was sent since that carried it.
   std::uint8_t owes_ack_ = 0;

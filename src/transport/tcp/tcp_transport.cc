@@ -97,11 +97,12 @@ Result<std::unique_ptr<Stream>> TCPTransport::connect(const Address& local, cons
     return error_of(fd, "no TCP socket can be made");
   }
   Socket socket(static_cast<int>(fd));
+  bound_retransmission(socket.fd());
   const bool within = within_one_host(local, remote);
   if (within) {
     choose_congestion_control_within_host(socket.fd());  // it starts its work with the connection
   } else {
-    set_options(socket.fd());
+    send_at_once(socket.fd());
     notice_lost_peers(socket.fd());
     bound_connecting(socket.fd());
   }
@@ -131,7 +132,8 @@ Result<std::unique_ptr<Listener>> TCPTransport::listen(const Address& local,
     return error_of(fd, "no TCP socket can be made");
   }
   Socket socket(static_cast<int>(fd));
-  set_options(socket.fd());
+  send_at_once(socket.fd());
+  bound_retransmission(socket.fd());
   notice_lost_peers(socket.fd());
   if (local.is_loopback()) {
     choose_congestion_control_within_host(socket.fd());  // theirs whom it accepts

@@ -169,28 +169,6 @@ TEST_F(TCP, AListenerOfTheLoopbackHasChosenForAllItAccepts) {
   ::close(fd);
 }
 
-// As where a listener's queue is full: the kernel tries again, and one option bounds its pauses.
-TEST_F(TCP, WhoHasToWaitForTheHandshakeHasItsOptionsMeanwhile) {
-  const int full = ::socket(AF_INET, SOCK_STREAM, 0);
-  const Address any = v4("127.0.0.1", 0);
-  ASSERT_EQ(::bind(full, any.sockaddr_ptr(), any.length()), 0);
-  ASSERT_EQ(::listen(full, 0), 0);
-  const Address target = local_address(full);
-  std::vector<std::unique_ptr<Stream>> streams;
-  const auto waits = [&] {
-    auto stream = transport_.connect({}, target);
-    EXPECT_TRUE(stream.ok());
-    streams.push_back(std::move(*stream));
-    const Result<void> connected = streams.back()->connected();
-    return !connected && connected.error().code == EINPROGRESS;
-  };
-  bool found = false;
-  for (int i = 0; i < 10 && !found; ++i) found = waits();
-  ASSERT_TRUE(found);
-  EXPECT_NE(option(streams.back()->fd(), IPPROTO_TCP, TCP_NODELAY), 0);
-  ::close(full);
-}
-
 TEST_F(TCP, BetweenHostsTheCongestionControlIsTheSystems) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   ASSERT_GE(fd, 0);

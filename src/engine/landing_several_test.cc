@@ -174,7 +174,7 @@ TEST_P(SeveralTest, EachIsJudgedByItsOwnCRC) {
 }
 
 // Said to be the last one, and more of it is behind.
-TEST_P(SeveralTest, AnAnswerThatEndsTooSoonEndsTheStream) {
+TEST_P(SeveralTest, AnAnswerThatEndsTooSoonFailsTheRead) {
   read(0, 2);
   Bytes octets;
   for (std::size_t i = 0; i < kSegments; ++i) {

@@ -64,7 +64,7 @@ void crc_copy(benchmark::State& state) {
 }
 
 void sizes(benchmark::internal::Benchmark* bench) {
-  for (const int octets : {20, 64, 256, 1428, 8900, 65536, 4 << 20}) bench->Arg(octets);
+  for (const int octets : {20, 64, 256, 1428, 4096, 8900, 65536, 4 << 20}) bench->Arg(octets);
 }
 
 BENCHMARK(copy_only)->Apply(sizes);

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-using folding::Copy, folding::Cursor, folding::kKey, folding::remainder;
+using folding::Chains, folding::Copy, folding::Cursor, folding::kKey, folding::remainder;
 
 constexpr std::size_t kVector = 32, kStride = 4 * kVector;
 constexpr unsigned kVectorBits = 8 * kVector;
@@ -79,32 +79,7 @@ WEFT_FOLDS inline std::uint32_t end_of(__m256i sum) {
   return remainder(_mm_xor_si128(moved, last));
 }
 
-/// The register after so many octets of zeros behind what left `state` in it.
-template <std::size_t kOctets>
-WEFT_FOLDS inline std::uint32_t moved(std::uint64_t state) {
-  const __m128i key = _mm_cvtsi64_si128(kKey<8 * kOctets>);
-  const __m128i product =
-      _mm_clmulepi64_si128(_mm_cvtsi64_si128(static_cast<long long>(state)), key, 0x00);
-  return static_cast<std::uint32_t>(
-      _mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(product))));
-}
-
-/// Three registers after nothing else, because a crc32 instruction takes three cycles. Their octets
-/// stand kApart from each other.
-template <std::size_t kApart>
-struct Chains {
-  std::uint64_t a = 0, b = 0, c = 0;
-
-  template <Copy kCopy>
-  WEFT_FOLDS void add(const Cursor<kCopy>& at, std::size_t ahead) {
-    a = _mm_crc32_u64(a, at.word(ahead));
-    b = _mm_crc32_u64(b, at.word(ahead + kApart));
-    c = _mm_crc32_u64(c, at.word(ahead + 2 * kApart));
-  }
-};
-
-/// Of each block the vectors take five eighths, and meanwhile three chains, for which the processor
-/// has a unit of its own, the others.
+/// Of each block the vectors take five eighths, and meanwhile chains the others.
 template <std::size_t kBlock, Copy kCopy>
 WEFT_FOLDS std::uint32_t run_blocks(std::uint32_t state, Cursor<kCopy>& at) {
   constexpr std::size_t kFolded = kBlock / 8 * 5, kChain = kBlock / 8, kEnd = kFolded + kChain;
@@ -113,16 +88,15 @@ WEFT_FOLDS std::uint32_t run_blocks(std::uint32_t state, Cursor<kCopy>& at) {
   static_assert(kFolded % kStride == 0 && kChain % kWord == 0 && kWordsPerTurn > 0);
   for (; at.left >= kBlock; at.advance(kBlock)) {
     Sums sums(state, at);
-    Chains<kChain> chains;
-    std::size_t word = kFolded;
+    Chains chains{kFolded, kChain};
     for (std::size_t folded = kStride; folded < kFolded; folded += kStride) {
       sums.add(at, folded);
 #pragma GCC unroll 4
-      for (std::size_t i = 0; i < kWordsPerTurn; ++i, word += kWord) chains.add(at, word);
+      for (std::size_t i = 0; i < kWordsPerTurn; ++i) chains.step(at);
     }
-    for (; word < kEnd; word += kWord) chains.add(at, word);
-    state = moved<3 * kChain>(end_of(sums.whole())) ^ moved<2 * kChain>(chains.a) ^
-            moved<kChain>(chains.b) ^ static_cast<std::uint32_t>(chains.c);
+    while (chains.ahead < kEnd) chains.step(at);
+    state = chains.behind(end_of(sums.whole()), kKey<8 * kChain>, kKey<8 * 2 * kChain>,
+                          kKey<8 * 3 * kChain>);
   }
   return state;
 }

@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,9 +13,8 @@
 
 namespace weft::folding {
 
-/// x^exponent mod P, the coefficient of x^31 in bit 0, as all here is.
-constexpr std::uint32_t power(std::size_t exponent) {
-  std::uint32_t remainder = 0x80000000u;
+/// `remainder` (1) times x^exponent mod P, the coefficient of x^31 in bit 0, as all here is.
+constexpr std::uint32_t power(std::size_t exponent, std::uint32_t remainder = 0x80000000u) {
   for (; exponent > 0; --exponent) {
     remainder = (remainder >> 1) ^ ((remainder & 1) != 0 ? 0x82f63b78u : 0);
   }
@@ -25,6 +25,15 @@ constexpr std::uint32_t power(std::size_t exponent) {
 /// remainder in the low half of its 64 bits means x^32 of itself: 33 less.
 template <std::size_t kBitsAhead>
 constexpr long long kKey = power(kBitsAhead - 33);
+
+/// The same for 0 to kMost times kBitsAhead; there is none for 0.
+template <std::size_t kBitsAhead, std::size_t kMost>
+constexpr std::array<std::uint32_t, kMost + 1> keys_of() {
+  std::array<std::uint32_t, kMost + 1> keys{};
+  keys[1] = power(kBitsAhead - 33);
+  for (std::size_t i = 2; i <= kMost; ++i) keys[i] = power(kBitsAhead, keys[i - 1]);
+  return keys;
+}
 
 /// Where the octets go besides: to a copy, or to one that is stored past the caches.
 enum class Copy { None, Cached, Past };
@@ -78,6 +87,38 @@ struct Cursor {
   const auto second = static_cast<std::uint64_t>(_mm_extract_epi64(bits, 1));
   return static_cast<std::uint32_t>(_mm_crc32_u64(_mm_crc32_u64(0, first), second));
 }
+
+/// Three registers after nothing else, because a crc32 instruction takes three cycles. A processor
+/// has a unit of its own for it, so it goes on while others fold. The octets of one end where those
+/// of the next begin.
+struct Chains {
+  std::size_t ahead, apart;  ///< in octets: where the first goes on, and the next from there
+  std::uint64_t a = 0, b = 0, c = 0;
+
+  template <Copy kCopy>
+  [[gnu::target("sse4.2"), gnu::always_inline]] void step(const Cursor<kCopy>& at) {
+    a = _mm_crc32_u64(a, at.word(ahead));
+    b = _mm_crc32_u64(b, at.word(ahead + apart));
+    c = _mm_crc32_u64(c, at.word(ahead + 2 * apart));
+    ahead += sizeof a;
+  }
+
+  /// The register after `before` and the octets of all three. `once` to `thrice`: the keys of as
+  /// many times `apart`.
+  [[gnu::target("sse4.2,pclmul")]] std::uint32_t behind(std::uint32_t before, long long once,
+                                                        long long twice, long long thrice) const {
+    const __m128i moved = _mm_xor_si128(product(before, thrice),
+                                        _mm_xor_si128(product(a, twice), product(b, once)));
+    const auto first = static_cast<std::uint64_t>(_mm_cvtsi128_si64(moved));
+    return static_cast<std::uint32_t>(_mm_crc32_u64(0, first) ^ c);
+  }
+
+ private:
+  [[gnu::target("pclmul")]] static __m128i product(std::uint64_t state, long long key) {
+    return _mm_clmulepi64_si128(_mm_cvtsi64_si128(static_cast<long long>(state)),
+                                _mm_cvtsi64_si128(key), 0x00);
+  }
+};
 
 /// What is too short to be folded.
 template <Copy kCopy>

@@ -209,7 +209,7 @@ class Events {
 struct Posted {
   std::uint32_t entries = 0;  ///< in this list
   std::uint32_t open = 0;     ///< posted before it, and not known to the program to be done
-  std::uint64_t octets = 0;   ///< that this list moves
+  std::uint64_t octets = 0;   ///< of payload that leaves with this list: a Read's come back
 };
 
 /// One RNIC. Every call may come from any thread. Control calls may wait for the progress lock;

@@ -77,8 +77,14 @@ struct SendEntry {
   AtomicEntry* atomic() { return reinterpret_cast<AtomicEntry*>(sges() + 1); }
   std::uint8_t* inline_data() { return reinterpret_cast<std::uint8_t*>(this + 1); }
 
-  /// That it moves, if it is well formed.
-  std::uint64_t octets() const {
+  /// What it names comes back from the peer.
+  bool fetches() const {
+    return opcode == SendOpcode::Read || opcode == SendOpcode::ReadInvalidate ||
+           opcode == SendOpcode::FetchAdd || opcode == SendOpcode::CompareSwap;
+  }
+  /// Payload that leaves with it, if it is well formed.
+  std::uint64_t leaving_octets() const {
+    if (fetches()) return 0;
     const auto* places = reinterpret_cast<const SGEntry*>(this + 1);
     std::uint64_t sum = inline_octets;
     for (std::uint16_t i = 0; i < sge_count; ++i) sum += places[i].octets;

@@ -75,7 +75,7 @@ class QP {
     /// What next() gave is filled.
     void commit() {
       const auto& entry = *static_cast<const device::SendEntry*>(qp_.send_.entry(produced_));
-      posted_.octets += entry.octets();
+      posted_.octets += entry.leaving_octets();
       if ((entry.flags & device::kSignaled) != 0) {
         ++list_.signaled;
         list_.covered = list_.silent;

@@ -173,6 +173,34 @@ TEST_F(QueuesTest, SendsArePublishedTogetherAndTheRingFills) {
   EXPECT_TRUE(qp.close());
 }
 
+TEST_F(QueuesTest, APostWeighsWhatLeavesWithIt) {
+  using Opcode = device::SendOpcode;
+  struct Case {
+    Opcode opcode;
+    std::uint64_t leaves;
+  };
+  constexpr std::uint32_t kOctets = 1 << 20;
+  for (const Case& one :
+       {Case{Opcode::Send, kOctets}, {Opcode::WriteImmediate, kOctets}, {Opcode::Read, 0},
+        {Opcode::ReadInvalidate, 0}, {Opcode::FetchAdd, 0}, {Opcode::CompareSwap, 0}}) {
+    QP qp;
+    ASSERT_TRUE(qp.open(shape(), async, nullptr));
+    {
+      QP::SendBatch batch(qp);
+      device::SendEntry* entry = batch.next();
+      ASSERT_NE(entry, nullptr);
+      *entry = {};
+      entry->opcode = one.opcode;
+      entry->sge_count = 1;
+      entry->sges()[0] = {.address = 0, .octets = kOctets, .stag = 0};
+      batch.commit();
+      ASSERT_TRUE(batch.finish());
+      EXPECT_EQ(batch.posted().octets, one.leaves) << static_cast<int>(one.opcode);
+    }
+    EXPECT_TRUE(qp.close());
+  }
+}
+
 TEST_F(QueuesTest, SeveralThreadsPostToOneQP) {
   QPShape wide = shape();
   wide.send_depth = 1024;

@@ -1,4 +1,5 @@
-// Two QPs of one process, each with its CQ; all by RDMA Write.
+// Two QPs of one process, each with its CQ; all by RDMA Write. A ping for a thread that sleeps has
+// an immediate, since a plain Write completes nothing at its target.
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -17,11 +18,14 @@ constexpr std::uint64_t kBulkInFlight = 2u << 20;
 constexpr std::uint32_t kDepth = 128;
 static_assert(kBulkInFlight / kBulkOctets <= kDepth);
 constexpr int kPollBatch = 16;
+/// Of a thread that sleeps: its arrivals' receives, and one of so many pings is signalled.
+constexpr std::uint32_t kReceives = 4;
+constexpr std::uint32_t kSignalEvery = 64;
 
 /// A QP that Writes to the same places of a peer's Memory as of its own.
 class Writer {
  public:
-  Writer(const Place& place, Memory& memory) : memory_(memory) {
+  Writer(const Place& place, Memory& memory, PingWait wait) : memory_(memory), wait_(wait) {
     const bool follows = place.role == Role::Follower;
     LinkEvents::Event met;
     if (follows) {
@@ -32,8 +36,12 @@ class Writer {
     } else {
       link_.emplace(events_, place.address, place.control.get<std::uint16_t>());
     }
-    link_->make({.send_depth = kDepth, .receive_depth = 1, .inline_octets = kPingOctets},
+    link_->make({.send_depth = kDepth, .receive_depth = kReceives, .inline_octets = kPingOctets},
                 memory.base(), memory.octets());
+    if (wait_ == PingWait::Sleeping) {
+      for (std::uint32_t i = 0; i < kReceives; ++i) post_receive();
+      measure::arm(link_->cq());
+    }
     const auto own =
         encode_region({0, reinterpret_cast<std::uintptr_t>(memory.base()), link_->mr()->rkey});
     if (follows) {
@@ -48,19 +56,31 @@ class Writer {
     ibv_sge place{reinterpret_cast<std::uintptr_t>(memory_.base() + from), octets,
                   link_->mr()->lkey};
     ibv_send_wr request{};
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = IBV_SEND_SIGNALED;
+    request.opcode =
+        wait_ == PingWait::Sleeping ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+    const bool signalled = wait_ == PingWait::Polling || ++writes_ % kSignalEvery == 0;
+    if (signalled) request.send_flags = IBV_SEND_SIGNALED;
     if (octets <= link_->inline_octets()) request.send_flags |= IBV_SEND_INLINE;
     request.sg_list = &place;
     request.num_sge = 1;
     request.wr.rdma.remote_addr = peer_.base + to;
     request.wr.rdma.rkey = peer_.key;
     measure::post(link_->qp(), request);
-    ++in_flight_;
+    if (signalled) ++in_flight_;
   }
   void poll() {
-    in_flight_ -=
-        static_cast<std::uint32_t>(measure::poll_cq<kPollBatch>(link_->cq(), [](const ibv_wc&) {}));
+    measure::poll_cq<kPollBatch>(link_->cq(), [this](const ibv_wc& completion) {
+      if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+        post_receive();
+      } else {
+        --in_flight_;
+      }
+    });
+  }
+  /// Sleeps until there is something to poll: who is woken for an event arms before he polls.
+  void sleep() {
+    link_->take_cq_event();
+    measure::arm(link_->cq());
   }
   void drain() {
     while (in_flight_ > 0) poll();
@@ -68,16 +88,23 @@ class Writer {
   std::uint32_t in_flight() const { return in_flight_; }
 
  private:
+  void post_receive() {
+    ibv_recv_wr receive{};
+    measure::post(link_->qp(), receive);
+  }
+
   Memory& memory_;
+  PingWait wait_;
   LinkEvents events_;
   std::optional<RdmaLink> link_;
   Region peer_;
-  std::uint32_t in_flight_ = 0;
+  std::uint32_t in_flight_ = 0, writes_ = 0;
 };
 
 class BesideRDMA final : public BesidePair {
  public:
-  explicit BesideRDMA(const Place& place) : ping_(place, memory_), bulk_(place, memory_) {}
+  BesideRDMA(const Place& place, PingWait wait)
+      : wait_(wait), ping_(place, memory_, wait), bulk_(place, memory_, PingWait::Polling) {}
 
   /// Pings go to and from the control page, which the bulk stream leaves alone.
   void send_ping(std::uint64_t mark) override {
@@ -86,6 +113,13 @@ class BesideRDMA final : public BesidePair {
     ping_.write(0, kPingAt, sizeof mark);
   }
   bool has_ping(std::uint64_t mark) override {
+    if (wait_ == PingWait::Sleeping) {
+      // Each arrival has taken a receive, which a poll gives back.
+      ping_.poll();
+      if (is_there(mark)) return true;
+      ping_.sleep();
+      return false;
+    }
     // Any poll may have brought it.
     if (is_there(mark)) return true;
     ping_.poll();
@@ -116,6 +150,7 @@ class BesideRDMA final : public BesidePair {
     return std::atomic_ref(at).load(std::memory_order_acquire) == mark;
   }
 
+  PingWait wait_;
   Memory memory_{kBulkOctets, 1, 1};
   Writer ping_, bulk_;
 };
@@ -123,7 +158,11 @@ class BesideRDMA final : public BesidePair {
 }  // namespace
 
 std::unique_ptr<End> make_beside_rdma(const Place& place) {
-  return make_beside(std::make_unique<BesideRDMA>(place), place.control);
+  return make_beside(std::make_unique<BesideRDMA>(place, PingWait::Polling), place.control);
+}
+
+std::unique_ptr<End> make_mixed_rdma(const Place& place) {
+  return make_mixed(std::make_unique<BesideRDMA>(place, PingWait::Sleeping), place.control);
 }
 
 }  // namespace weft::bench

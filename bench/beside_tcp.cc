@@ -1,4 +1,4 @@
-// Two plain connections of one process, both asked without waiting.
+// Two plain connections of one process: the stream is asked without waiting, the pings as told.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,8 +24,11 @@ int open_connection(const Place& place) {
 
 class BesideTCP final : public BesidePair {
  public:
-  explicit BesideTCP(const Place& place)
-      : ping_(open_connection(place)), bulk_(open_connection(place)), octets_(kBulkOctets) {}
+  BesideTCP(const Place& place, PingWait wait)
+      : ping_(open_connection(place)),
+        bulk_(open_connection(place)),
+        ping_flags_(wait == PingWait::Sleeping ? 0 : MSG_DONTWAIT),
+        octets_(kBulkOctets) {}
   ~BesideTCP() override {
     ::close(ping_);
     ::close(bulk_);
@@ -37,7 +40,7 @@ class BesideTCP final : public BesidePair {
   bool has_ping(std::uint64_t mark) override {
     std::uint64_t seen = 0;
     // Eight octets sent by one call come by one call.
-    const ssize_t got = ::recv(ping_, &seen, sizeof seen, MSG_DONTWAIT);
+    const ssize_t got = ::recv(ping_, &seen, sizeof seen, ping_flags_);
     if (got < 0) {
       retry("recv");
       return false;
@@ -74,6 +77,7 @@ class BesideTCP final : public BesidePair {
   }
 
   int ping_, bulk_;
+  int ping_flags_;  ///< of recv
   std::vector<std::byte> octets_;
   std::uint64_t drained_ = 0;
 };
@@ -81,7 +85,11 @@ class BesideTCP final : public BesidePair {
 }  // namespace
 
 std::unique_ptr<End> make_beside_tcp(const Place& place) {
-  return make_beside(std::make_unique<BesideTCP>(place), place.control);
+  return make_beside(std::make_unique<BesideTCP>(place, PingWait::Polling), place.control);
+}
+
+std::unique_ptr<End> make_mixed_tcp(const Place& place) {
+  return make_mixed(std::make_unique<BesideTCP>(place, PingWait::Sleeping), place.control);
 }
 
 }  // namespace weft::bench

@@ -38,5 +38,7 @@ std::unique_ptr<End> make_connect_rdma(const Place& place);
 std::unique_ptr<End> make_idle_rdma(const Place& place);
 std::unique_ptr<End> make_beside_tcp(const Place& place);
 std::unique_ptr<End> make_beside_rdma(const Place& place);
+std::unique_ptr<End> make_mixed_tcp(const Place& place);
+std::unique_ptr<End> make_mixed_rdma(const Place& place);
 
 }  // namespace weft::bench

@@ -45,6 +45,8 @@ std::unique_ptr<End> make_end(const Place& place, const Point& point, Over over)
       return tcp ? make_connect_tcp(place) : make_connect_rdma(place);
     case Work::WriteBeside:
       return tcp ? make_beside_tcp(place) : make_beside_rdma(place);
+    case Work::Mixed:
+      return tcp ? make_mixed_tcp(place) : make_mixed_rdma(place);
     default:
       if (tcp) fail("{} is of RDMA connections alone", traits(point.work).name);
       return make_idle_rdma(place);
@@ -79,6 +81,7 @@ class Leader {
   double value(const Sample& sample) const {
     switch (point_.work) {
       case Work::IdleMemory:
+      case Work::Mixed:
         return sample.value;
       case Work::WriteBeside:
         return std::max(sample.value, kRiseMinUs);

@@ -21,7 +21,8 @@ Examples:
 
 constexpr std::uint64_t kConnectionsMax = 1u << 16;
 constexpr Point kMoment[] = {
-    {Work::Requests, 20}, {Work::Connect, 1}, {Work::IdleMemory, 20}, {Work::WriteBeside, 1}};
+    {Work::Requests, 20}, {Work::Connect, 1}, {Work::IdleMemory, 20}, {Work::WriteBeside, 1},
+                            {Work::Mixed, 1}};
 constexpr double kMomentSeconds = 0.001;
 
 /// 1: it has none to choose.

@@ -27,7 +27,7 @@ struct Options {
 /// has been printed.
 std::optional<int> parse_options(int argc, char** argv, Options* options);
 
-/// "requests:1000", "idle-memory:50", "connect", "write-beside"; empty when it is none.
+/// "requests:1000", "idle-memory:50", "connect", "mixed"; empty when it is none.
 std::optional<Point> parse_point(std::string_view text);
 
 /// The form that parse_point takes.

@@ -12,7 +12,7 @@ namespace weft::bench {
 // What `weft ping` and `weft blast` measure with as well.
 using namespace measure;
 
-enum class Work : std::uint32_t { Requests, Connect, IdleMemory, WriteBeside };
+enum class Work : std::uint32_t { Requests, Connect, IdleMemory, WriteBeside, Mixed };
 enum class Over : std::uint32_t { TCP, RDMA };
 
 /// How a work is written on the command line and in JSON.
@@ -29,6 +29,7 @@ inline constexpr WorkTraits kWorks[] = {
     {Work::IdleMemory, "idle-memory", "octets", "memory of an idle connection (RDMA only)"},
     {Work::WriteBeside, "write-beside", "us",
      "how much a bulk stream raises the p99 of small messages"},
+    {Work::Mixed, "mixed", "us", "small messages between threads that sleep, beside polled bulk"},
 };
 
 constexpr const WorkTraits& traits(Work work) {
@@ -52,8 +53,8 @@ struct Leg {
 
 struct Sample {
   double seconds = 0;
-  double value = 0;  ///< IdleMemory and WriteBeside: the figure itself
-  double bulk = 0;   ///< WriteBeside: GB/s of the stream beside
+  double value = 0;  ///< IdleMemory, WriteBeside and Mixed: the figure itself
+  double bulk = 0;   ///< WriteBeside and Mixed: GB/s of the stream beside
 };
 
 /// Pings carry the number of their round trip, which never repeats what the place may hold.

@@ -105,7 +105,8 @@ def share(name, less_better=False):
     return make
 
 
-def rise(name):
+def beside_bulk(name):
+    """weft to raw, with what the streams had."""
     def make(measured):
         row = find(measured, name)
         return Figure(row["ratio"], row["ratio_low"], row["ratio_high"], row["rdma"], row["tcp"],
@@ -179,7 +180,10 @@ ROWS = [
     row("connect", "connections per second, to raw connect and one exchange",
         ratio("on/connect:1"), ["on/connect:1"], 0.5, 0.8),
     row("beside", "rise of the small-message p99 beside a bulk stream, to raw's",
-        rise("on/write-beside:8"), ["on/write-beside:8"], 1.00, None, AT_MOST),
+        beside_bulk("on/write-beside:8"), ["on/write-beside:8"], 1.00, None, AT_MOST),
+    row("mixed-lat-8",
+        "8 octets between threads that sleep, half a round trip, beside threads that stream",
+        beside_bulk("on/mixed:8"), ["on/mixed:8"], direction=AT_MOST),
     row("one-core-lat-8",
         "polling on one core: 8-octet RDMA Write, half a round trip, to raw TCP that sleeps",
         ratio("one-core/shared-lat:8"), ["one-core/shared-lat:8"], direction=AT_MOST),

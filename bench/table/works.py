@@ -118,6 +118,7 @@ KINDS = {
     "connect": by_weft_bench("thousand/s", "connect"),
     "idle-memory": by_weft_bench("octets", "idle-memory:{octets}", tcp=False),
     "write-beside": by_weft_bench("us", "write-beside"),
+    "mixed": by_weft_bench("us", "mixed"),
 }
 
 

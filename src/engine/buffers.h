@@ -20,18 +20,22 @@ namespace weft::engine {
 inline constexpr std::size_t kReceiveOctets = 256 * 1024;
 /// More than the longest FPDU with its markers.
 inline constexpr std::size_t kUnfinishedOctetsMax = 68 * 1024;
-/// Octets gathered into one sendmsg. More saves no system calls worth having and outgrows the
-/// second-level cache, which the kernel's copy wants to find the octets in after the CRC. 512 KiB
-/// of messages fit, with what is added to them: as much as gathers (engine/gathering.h).
-inline constexpr std::size_t kTransmitOctetsMax = 516 * 1024;
-/// So much when all of it is copied or lent, with what is added to payload. Touched only then.
+/// Octets gathered into one sendmsg: 1 MiB of messages, with what is added to them.
+inline constexpr std::size_t kTransmitOctetsMax = 1032 * 1024;
+/// The same where a CRC is taken. More outgrows the second-level cache, in which the kernel's copy
+/// wants to find the octets after that. 512 KiB of messages: as much as gathers
+/// (engine/gathering.h).
+inline constexpr std::size_t kSummedOctetsMax = 516 * 1024;
+/// So much at most when all of it is copied or lent, with what is added to payload. Touched only
+/// then.
 inline constexpr std::size_t kTransmitStagingOctets = 528 * 1024;
 /// Octets of a turn, either way, where another connection waits for small messages, and of an FPDU
 /// then: a batch holds one at least. What lands in its place ends with its FPDU, which its sender
 /// cuts.
 inline constexpr std::size_t kOctetsPerShortTurn = 22 * 1024;
-/// What neither receives nor sends more at a time exchanges small messages.
-inline constexpr std::size_t kSmallOctets = 4 * 1024;
+/// What neither receives nor sends more at a time exchanges small messages: of 4 KiB, with what is
+/// added to them.
+inline constexpr std::size_t kSmallOctets = 4 * 1024 + 64;
 inline constexpr std::size_t kTransmitPieces = 512;
 /// What is spliced is referred to by such pages.
 inline constexpr std::size_t kPageOctets = 4096;

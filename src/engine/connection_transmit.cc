@@ -117,7 +117,9 @@ bool Connection::make_batch(bool is_short) {
                                     many ? kUnfinishedOctetsMax : kTransmitStagingOctets);
   core::TransmitBatch batch(MutableOctets(batch_->staging).subspan(batch_->begin, room),
                             batch_->pieces,
-                            splices || staged ? kSplicedOctetsMax : kTransmitOctetsMax,
+                            splices || staged   ? kSplicedOctetsMax
+                            : core.stream().crc ? kSummedOctetsMax
+                                                : kTransmitOctetsMax,
                             is_short ? kOctetsPerShortTurn : SIZE_MAX,
                             bulk || staged ? ReadBy::AnotherCore : ReadBy::ThisCore, staged);
   core.poll_transmit(batch, owner_.now());

@@ -79,7 +79,7 @@ TEST_P(ShortTest, OctetByOctetItArrivesToo) {
 
 /// Each by itself, and all in a row; whatever the transport takes at once.
 TEST_P(ShortTest, ShortAndLongOnesKeepTheirOrder) {
-  const std::vector<std::uint32_t> lengths{8, 100'000, 8, 1023, 1024, 0, 8, 300'000, 1, 8};
+  const std::vector<std::uint32_t> lengths{8, 100'000, 8, 4096, 4097, 0, 8, 300'000, 1, 8};
   constexpr std::size_t kMost = 300'000;
   const std::size_t count = lengths.size();
   Bytes sources(count * kMost), targets(count * kMost);
@@ -159,18 +159,20 @@ TEST_P(ShortTest, OfAnyLengthItArrivesAsItWas) {
     settings.crc = row.crc;
     settings.markers = row.markers;
     ASSERT_NO_FATAL_FAILURE(begin_with(settings));
-    Bytes source(2048), copy(2048), target(2048), written(2048);
+    constexpr std::uint32_t kRoom = 8192;
+    Bytes source(kRoom), copy(kRoom), target(kRoom), written(kRoom);
     std::iota(source.begin(), source.end(), std::uint8_t{1});
     const std::uint32_t stag = client->register_octets(source.data(), source.size(), 0);
     const std::uint32_t copy_stag = client->register_octets(copy.data(), copy.size(), kAll);
     const std::uint32_t target_stag = server->register_octets(target.data(), target.size(), kAll);
     const std::uint32_t there_stag = server->register_octets(written.data(), written.size(), kAll);
     for (const std::uint32_t octets :
-         {0u, 1u, 7u, 9u, 255u, 256u, 511u, 512u, 1000u, 1023u, 1024u, 1025u, 2000u}) {
+         {0u, 1u, 7u, 9u, 255u, 256u, 511u, 512u, 1000u, 1023u, 1024u, 1025u, 2000u, 4095u, 4096u,
+          4097u, 5000u}) {
       SCOPED_TRACE(octets);
       const auto is_same = [&](const Bytes& other) {
         return std::equal(other.begin(), other.begin() + octets, source.begin()) &&
-               std::count(other.begin() + octets, other.end(), 0) == 2048 - octets;
+               std::count(other.begin() + octets, other.end(), 0) == kRoom - octets;
       };
       std::fill(copy.begin(), copy.end(), 0);
       std::fill(target.begin(), target.end(), 0);
@@ -189,7 +191,7 @@ TEST_P(ShortTest, OfAnyLengthItArrivesAsItWas) {
       client->post_send(here.qp, request);
       ASSERT_NO_FATAL_FAILURE(expect_done(here, 1));
       EXPECT_TRUE(is_same(copy));
-      server->post_receive(there.qp, 2, target.data(), 2048, target_stag);
+      server->post_receive(there.qp, 2, target.data(), kRoom, target_stag);
       client->post_send(here.qp,
                         {.wr_id = 2, .address = source.data(), .octets = octets, .stag = stag});
       ASSERT_NO_FATAL_FAILURE(expect_done(here, 2));

@@ -172,17 +172,21 @@ std::uint8_t* Framer::begin(TransmitBatch& batch, std::size_t ulpdu_octets) {
   return start + wire::kUlpduLengthOctets;
 }
 
-void Framer::finish(std::uint8_t* ulpdu, std::size_t octets) {
+bool Framer::finish(std::uint8_t* ulpdu, std::size_t header_octets, const PayloadPiece& payload,
+                    ReadBy read_by) {
   std::uint8_t* const start = ulpdu - wire::kUlpduLengthOctets;
+  const std::size_t octets = header_octets + payload.octets;
   const std::size_t size = wire::fpdu_octets(octets);
+  Sum sum(*mover_, crc_, start, read_by);
+  if (!sum.copy(ulpdu + header_octets, payload)) return false;
   std::uint8_t* const crc_place = start + size - wire::kCRCOctets;
   //= MPA-06
   for (std::uint8_t* pad = ulpdu + octets; pad != crc_place; ++pad) *pad = 0;
   //= MPA-13
   //= MPA-15
-  const Octets covered(start, size - wire::kCRCOctets);
-  store_crc(crc_place, crc_ ? crc32c_finish(mover_->crc_extend(kCRC32CStart, covered)) : 0);
+  sum.store(crc_place);
   position_ += static_cast<std::uint32_t>(size);
+  return true;
 }
 
 // What append_plain() makes of payload of which nothing is sent from where it lies: one run of

@@ -115,7 +115,8 @@ TEST(Framer, WhatIsWrittenInItsPlaceLooksLikeWhatIsAppended) {
   for (const bool crc : {true, false}) {
     Sender written(false, crc), appended(false, crc);
     EXPECT_TRUE(written.framer.writes_through());
-    for (std::size_t octets = 1; octets < 70; ++octets) {
+    for (std::size_t octets = 1; octets < 4200; octets += octets < 70 ? 1 : 61) {
+      const std::size_t header = std::min<std::size_t>(octets, octets % 20);
       Bytes ulpdu(octets);
       for (std::size_t i = 0; i < octets; ++i) ulpdu[i] = static_cast<std::uint8_t>(i * 7 + 1);
       // What an earlier FPDU left in staging shows in no PAD.
@@ -123,8 +124,9 @@ TEST(Framer, WhatIsWrittenInItsPlaceLooksLikeWhatIsAppended) {
       written.batch.clear();
       std::uint8_t* const at = written.framer.begin(written.batch, octets);
       ASSERT_NE(at, nullptr);
-      std::copy(ulpdu.begin(), ulpdu.end(), at);
-      written.framer.finish(at, octets);
+      std::copy_n(ulpdu.begin(), header, at);
+      const PayloadPiece payload{ulpdu.data() + header, octets - header, octets % 2 == 0};
+      ASSERT_TRUE(written.framer.finish(at, header, payload, ReadBy::ThisCore));
       EXPECT_EQ(to_hex(octets_of(written.batch)), to_hex(appended.fpdu(ulpdu))) << octets;
       EXPECT_EQ(written.framer.position(), appended.framer.position());
     }

@@ -20,7 +20,7 @@ bool QP::poll_short(TransmitBatch& batch, Instant now) {
   if (!free || !start_next(now)) return false;
   if (outbound_ == OutboundMessage::Response) {
     const InboundRead& read = inbound_reads_.front();
-    return !read.atomic && read.request.octets < kShortOctets && transmit_response(batch, now);
+    return !read.atomic && fits_short(read.request.octets) && transmit_response(batch, now);
   }
   const OpenWork& work = open_work_.back();
   return (is_short(work) || work.opcode == WorkOpcode::Read) && transmit_work(batch, now);

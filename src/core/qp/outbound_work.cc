@@ -189,33 +189,29 @@ WorkStatus QP::check_work(const OpenWork& work) const {
 /// Most messages that somebody waits for: one segment, of one piece. Its payload is written
 /// straight to its place in staging, and summed there.
 bool QP::is_short(const OpenWork& work) const {
-  return work.octets < kShortOctets && work.sge_count <= 1 && work.is_plain() &&
-         mulpdu_ >= kShortOctets + wire::kDDPHeaderOctetsMax && framer_.writes_through();
+  return fits_short(work.octets) && work.sge_count <= 1 && work.is_plain() &&
+         framer_.writes_through();
 }
 
 // What transmit_work() does, for these.
 bool QP::transmit_short(TransmitBatch& batch, OpenWork& work, Instant now) {
-  const std::uint8_t* source = work.inline_data.data();
+  PayloadPiece payload{work.inline_data.data(), work.octets, false};
   if (work.inline_data.empty() && work.octets > 0) {
     const SGE& sge = work.sges[0];
     const auto place = memory_.check(sge.stag, sge.to, work.octets, kLocalRead, requester());
     if (!place) return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
-    source = *place;
+    payload = {*place, work.octets};
   }
   const wire::DDPHeader header = work_header(work, work.octets);
   const std::size_t ulpdu = header.octets() + work.octets;
   const TransmitBatch::Mark mark = batch.mark();
   std::uint8_t* const at = framer_.begin(batch, ulpdu);
   if (at == nullptr) return false;
-  std::uint8_t* const payload = at + header.encode(MutableOctets(at, ulpdu));
-  if (!work.inline_data.empty()) {
-    std::memcpy(payload, source, work.octets);
-  } else if (work.octets > 0 &&
-             !mover_.fetch(payload, source, work.octets, nullptr, ReadBy::ThisCore)) {
+  const std::size_t header_octets = header.encode(MutableOctets(at, ulpdu));
+  if (!framer_.finish(at, header_octets, payload, batch.read_by())) {
     batch.rollback(mark);
     return fail_work(work, WorkStatus::LocalProtection, now), transmit_terminate(batch);
   }
-  framer_.finish(at, ulpdu);
   produced_ += wire::fpdu_octets(ulpdu);
   work.sent = work.octets;
   finish_work(work);

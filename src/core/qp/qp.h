@@ -193,7 +193,7 @@ class QP {
   /// leads to. False: it is none, or it failed, and poll_transmit is to be asked.
   bool poll_short(TransmitBatch&, Instant now);
   /// Enough staging for it.
-  static constexpr std::size_t kShortStagingOctets = 1152;
+  static constexpr std::size_t kShortStagingOctets = 4224;
   /// Would poll_transmit have something to add?
   bool wants_transmit() const;
   /// But for what is in the send queue: nothing to send, to do, to tell or to wait for. False may
@@ -247,7 +247,11 @@ class QP {
                                                   std::uint32_t right) const;
 
   // outbound.cc
-  static constexpr std::uint32_t kShortOctets = 1024;  ///< less is a short message
+  static constexpr std::uint32_t kShortOctetsMax = 4096;  ///< of a short message
+  /// Of so many octets, it is one, and one segment holds it.
+  bool fits_short(std::uint32_t octets) const {
+    return octets <= kShortOctetsMax && octets + wire::kDDPHeaderOctetsMax <= mulpdu_;
+  }
   bool start_next(Instant now);
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece>, bool snapshot);
   std::uint32_t append_run(TransmitBatch&, Octets header, const std::uint8_t* payload,

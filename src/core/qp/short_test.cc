@@ -175,13 +175,18 @@ Ulpdus with(Ulpdus ulpdus, const Bytes& behind) {
 }
 
 void as_responder(Setting& setting) { setting.stream.role = Role::Responder; }
+void in_long_segments(Setting& setting) { setting.emss = 65'000; }
+/// Of the MULPDU of a Scene, with the longest header.
+constexpr std::uint32_t kInSegment = 1436;
 
 const Leaving kShort[] = {
     {"an inline Write of 1 octet", writes_inline(1), these({written(1)})},
     {"an inline Write of 8 octets", writes_inline(8), these({written(8)})},
     {"an inline Write of 64 octets", writes_inline(64), these({written(64)})},
     {"a Write of 8 octets", writes(8), these({written(8)})},
-    {"the longest Write", writes(1023), these({written(1023)})},
+    {"the longest Write", writes(4096), these({written(4096)}), in_long_segments},
+    {"the longest Write that a segment has room for", writes(kInSegment),
+     these({written(kInSegment)})},
     {"a Write of nothing, to no STag",
      [](Scene& s) { s.end.write(std::vector<SGE>{}, {0}, 0); },
      these({tagged(Opcode::Write, {1}, 0)})},
@@ -190,7 +195,8 @@ const Leaving kShort[] = {
     {"an unsignalled Write", posts({.opcode = WorkOpcode::Write, .signaled = false}, 8),
      these({written(8)})},
     {"a Send", posts({.opcode = WorkOpcode::Send}, 8), these({sent(8)})},
-    {"the longest Send", posts({.opcode = WorkOpcode::Send}, 1023), these({sent(1023)})},
+    {"the longest Send", posts({.opcode = WorkOpcode::Send}, 4096), these({sent(4096)}),
+     in_long_segments},
     {"a Send of nothing", [](Scene& s) { s.end.send(std::vector<SGE>{}); }, these({sent(0)})},
     {"a solicited Send", posts({.opcode = WorkOpcode::Send, .solicited = true}, 8),
      these({sent(8, Opcode::SendSolicited)})},
@@ -216,9 +222,7 @@ const Leaving kShort[] = {
      nullptr, is_answered},
     {"an answer of 8 octets", is_asked(8), these({answer(8)}), as_responder},
     {"an answer of no octets", is_asked(0), these({answer(0)}), as_responder},
-    {"the longest answer", is_asked(1023), these({answer(1023)}), as_responder},
-    {"an answer in segments", is_asked(1023), these(segments(Opcode::ReadResponse, 1023, 114)),
-     [](Setting& setting) { setting.emss = 134; }},
+    {"the longest answer", is_asked(4096), these({answer(4096)}), in_long_segments},
     {"an answer, and Writes that are not to wait for the next one",
      [](Scene& s) {
        writes(8)(s);
@@ -251,8 +255,9 @@ TEST(QPShort, WithoutRoomLeavesInTheNextBatch) {
 
 const Leaving kOthers[] = {
     {"nothing", [](Scene&) {}, these({})},
-    {"a Write of 1024 octets", writes(1024), these({written(1024)})},
-    {"a Send of 1024 octets", posts({.opcode = WorkOpcode::Send}, 1024), these({sent(1024)})},
+    {"a Write of 4097 octets", writes(4097), these({written(4097)}), in_long_segments},
+    {"a Send of 4097 octets", posts({.opcode = WorkOpcode::Send}, 4097), these({sent(4097)}),
+     in_long_segments},
     {"a Write of two pieces",
      [](Scene& s) { s.end.write({s.local.sge(3), s.local.sge(5, 3)}, kPeer, kPeerTO); },
      these({written(8)})},
@@ -287,9 +292,9 @@ const Leaving kOthers[] = {
      these({immediate(1, 0x53656e64), send(2, bytes("s"))})},
     {"an atomic", [](Scene& s) { s.end.fetch_add(s.local.sge(8), kPeer, kPeerTO, 5); }, nullptr,
      nullptr, [](Scene& s) { s.end.deliver(fpdu(atomic_response(1, 1, 4))); }},
-    {"an answer of 1024 octets", is_asked(1024), these({answer(1024)}), as_responder},
-    {"an answer of several segments", is_asked(kOctets),
-     these(segments(Opcode::ReadResponse, kOctets, 1440)), as_responder},
+    {"an answer of 4097 octets", is_asked(4097), these({answer(4097)}), in_long_segments},
+    {"an answer of several segments", is_asked(3000),
+     these(segments(Opcode::ReadResponse, 3000, 1440)), as_responder},
     {"an answer that is lent", is_asked(1000), these({answer(1000)}),
      [](Setting& setting) {
        setting.config.gather_octets_min = 512;

@@ -15,7 +15,7 @@ using test::to_hex;
 using Ulpdus = std::vector<Bytes>;
 
 inline constexpr std::uint64_t kTO = 0x7000;
-inline constexpr std::size_t kOctets = 4096;
+inline constexpr std::size_t kOctets = 8192;
 
 struct Setting {
   QPConfig config = {};

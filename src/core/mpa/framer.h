@@ -43,9 +43,9 @@ class Framer {
   /// stream position and lets the CRC cover them.
   Framed append(TransmitBatch&, Octets header, std::span<const PayloadPiece> payload,
                 bool snapshot);
-  /// An FPDU whose ULPDU of so many octets, 1..kMulpduMax, begins where this says: the caller writes
-  /// its header there, and then calls finish(). Null: the batch does not admit it, and is as before
-  /// the call. Only if writes_through().
+  /// An FPDU whose ULPDU of so many octets, 1..kMulpduMax, begins where this says: the caller
+  /// writes its header there, and then calls finish(). Null: the batch does not admit it, and is as
+  /// before the call. Only if writes_through().
   std::uint8_t* begin(TransmitBatch&, std::size_t ulpdu_octets);
   /// The header is written there: payload, PAD, CRC. False: the payload's memory is gone, and the
   /// batch is for the caller to roll back.

@@ -140,9 +140,9 @@ TEST_P(CRC32C, EverySizeUpTo2KiB) {
 
 TEST_P(CRC32C, EverySizeAroundThoseOfLongPieces) {
   std::mt19937_64 random(5);
-  const Buffer octets = random_octets(46'500, random);
+  const Buffer octets = random_octets(45'400, random);
   for (const std::size_t first : {2'700u, 44'900u}) {
-    for (std::size_t size = first; size < first + 1'500; size += 1 + size % 3) {
+    for (std::size_t size = first; size < first + 500; ++size) {
       const Octets piece = Octets(octets).first(size);
       ASSERT_EQ(GetParam().extend(7, piece), crc32c_extend_portable(7, piece)) << size << " octets";
     }

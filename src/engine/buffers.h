@@ -33,9 +33,11 @@ inline constexpr std::size_t kTransmitStagingOctets = 528 * 1024;
 /// then: a batch holds one at least. What lands in its place ends with its FPDU, which its sender
 /// cuts.
 inline constexpr std::size_t kOctetsPerShortTurn = 22 * 1024;
-/// What neither receives nor sends more at a time exchanges small messages: of 4 KiB, with what is
-/// added to them.
-inline constexpr std::size_t kSmallOctets = 4 * 1024 + 64;
+/// What neither receives nor sends more at a time exchanges small messages, which bulk beside them
+/// makes room for.
+inline constexpr std::size_t kSmallOctets = 4 * 1024;
+/// What receives no more at a time keeps its staging for the next: 4 KiB, with what is added.
+inline constexpr std::size_t kKeptForOctets = kSmallOctets + 64;
 inline constexpr std::size_t kTransmitPieces = 512;
 /// What is spliced is referred to by such pages.
 inline constexpr std::size_t kPageOctets = 4096;

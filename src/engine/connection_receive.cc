@@ -227,7 +227,7 @@ void Connection::spill_received() {
   const bool used = (left != 0 && !held_back_) || qp_->keeps_writes();
   const std::size_t lent = owner_.receive_buffers().borrowed();
   if (lent <= (used ? kBuffersLentFreely : kBuffersKeptFreely) &&
-      (used || turn_octets_ <= kSmallOctets)) {
+      (used || turn_octets_ <= kKeptForOctets)) {
     return;
   }
   if (left != 0) {

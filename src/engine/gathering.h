@@ -94,7 +94,7 @@ class Gathering {
   static constexpr std::uint32_t kOpenMin = 4;
   /// What an entry costs beside its octets, so that small ones leave in time too: by the hundred.
   static constexpr std::uint64_t kEntryWeight = 4096;
-  /// As much as leaves in one batch.
+  /// As much as leaves in one batch that has a CRC.
   static constexpr std::uint64_t kWeightMax = 512 * 1024;
   static constexpr std::uint32_t kPenaltyMin = 1024, kPenaltyMax = 1 << 20;
 

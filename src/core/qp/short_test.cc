@@ -372,6 +372,8 @@ const Leaving kFailing[] = {
      these({terminate(0)}), nullptr, nullptr, kFirstFails},
     {"pages that are gone", all_of({is_unmapped, writes(8)}), these({terminate(0)}), nullptr,
      nullptr, kFirstFails},
+    {"many octets from pages that are gone", all_of({is_unmapped, writes(4096)}),
+     these({terminate(0)}), in_long_segments, nullptr, kFirstFails},
     {"a Send of no memory", [](Scene& s) { s.end.send({{kTO, 8, {0xdead00}}}); },
      these({terminate(0)}), nullptr, nullptr, kFirstFails},
     {"a Send with Invalidate of pages that are gone",

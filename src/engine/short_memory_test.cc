@@ -147,8 +147,8 @@ class ShortBuffersTest : public ShortMemoryTest {
                                    .stag = source_stag,
                                    .flags = 0});
   }
-  void deliver(std::size_t connection) {
-    post(connection);
+  void deliver(std::size_t connection, std::uint32_t octets = kPayload) {
+    post(connection, octets);
     EXPECT_TRUE(serve_receive());
     EXPECT_TRUE(take_success(connection));
   }
@@ -188,6 +188,11 @@ TEST_P(ShortBuffersTest, AFewConnectionsOfSmallMessagesKeepTheirBuffersAndOthers
       EXPECT_FALSE(needs_memory(i)) << "a fifth one keeps its buffer, before " << i;
     }
   }
+}
+
+TEST_P(ShortBuffersTest, MessagesOf4KiBAreSmallWithTheirHeader) {
+  for (std::size_t i = 0; i < 4; ++i) deliver(i, 4096);
+  EXPECT_TRUE(needs_memory(4, 4096)) << "one of the first four has given its buffer back";
 }
 
 TEST_P(ShortBuffersTest, WhoReceivesMoreAtATimeKeepsNone) {

@@ -133,6 +133,25 @@ class Sum {
   const std::uint8_t* uncovered_;  ///< staged octets from here on are not in it yet
 };
 
+/// Of an FPDU in one run of staging, whose length and header stand there: payload, PAD, CRC, which
+/// `sum` takes from its first octet on. False: the payload's memory is gone.
+bool fill_behind(std::uint8_t* start, std::size_t header_octets,
+                 std::span<const PayloadPiece> payload, Sum& sum) {
+  std::uint8_t* cursor = start + wire::kUlpduLengthOctets + header_octets;
+  for (const PayloadPiece& piece : payload) {
+    if (!sum.copy(cursor, piece)) return false;
+    cursor += piece.octets;
+  }
+  const auto ulpdu = static_cast<std::size_t>(cursor - start) - wire::kUlpduLengthOctets;
+  //= MPA-06
+  std::uint8_t* const crc_place = start + wire::fpdu_octets(ulpdu) - wire::kCRCOctets;
+  while (cursor != crc_place) *cursor++ = 0;
+  //= MPA-13
+  //= MPA-15
+  sum.store(crc_place);
+  return true;
+}
+
 }  // namespace
 
 Framer::Framer(bool markers, bool crc, Mover* mover, std::size_t copy_below)
@@ -175,17 +194,9 @@ std::uint8_t* Framer::begin(TransmitBatch& batch, std::size_t ulpdu_octets) {
 bool Framer::finish(std::uint8_t* ulpdu, std::size_t header_octets, const PayloadPiece& payload,
                     ReadBy read_by) {
   std::uint8_t* const start = ulpdu - wire::kUlpduLengthOctets;
-  const std::size_t octets = header_octets + payload.octets;
-  const std::size_t size = wire::fpdu_octets(octets);
   Sum sum(*mover_, crc_, start, read_by);
-  if (!sum.copy(ulpdu + header_octets, payload)) return false;
-  std::uint8_t* const crc_place = start + size - wire::kCRCOctets;
-  //= MPA-06
-  for (std::uint8_t* pad = ulpdu + octets; pad != crc_place; ++pad) *pad = 0;
-  //= MPA-13
-  //= MPA-15
-  sum.store(crc_place);
-  position_ += static_cast<std::uint32_t>(size);
+  if (!fill_behind(start, header_octets, {&payload, 1}, sum)) return false;
+  position_ += static_cast<std::uint32_t>(wire::fpdu_octets(header_octets + payload.octets));
   return true;
 }
 
@@ -197,21 +208,12 @@ Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
   std::uint8_t* const start = batch.reserve(octets);
   if (start == nullptr) return Framed::NoRoom;
   store_be16(start, static_cast<std::uint16_t>(fpdu.ulpdu_octets));
-  std::uint8_t* cursor = start + wire::kUlpduLengthOctets;
-  if (!fpdu.header.empty()) std::memcpy(cursor, fpdu.header.data(), fpdu.header.size());
-  cursor += fpdu.header.size();
-  Sum sum(*mover_, crc_, start, batch.read_by());
-  for (const PayloadPiece& piece : fpdu.payload) {
-    if (!sum.copy(cursor, piece)) return Framed::MemoryGone;
-    cursor += piece.octets;
+  if (!fpdu.header.empty()) {
+    std::memcpy(start + wire::kUlpduLengthOctets, fpdu.header.data(), fpdu.header.size());
   }
-  //= MPA-06
-  std::uint8_t* const crc_place = start + octets - wire::kCRCOctets;
-  while (cursor != crc_place) *cursor++ = 0;
-  //= MPA-13
-  //= MPA-15
-  sum.store(crc_place);
-  return Framed::Done;
+  Sum sum(*mover_, crc_, start, batch.read_by());
+  const bool filled = fill_behind(start, fpdu.header.size(), fpdu.payload, sum);
+  return filled ? Framed::Done : Framed::MemoryGone;
 }
 
 std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::uint8_t* payload,

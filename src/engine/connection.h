@@ -228,7 +228,7 @@ class Connection {
   void handle_stream_ready(HangUp hang_up);
   void transmit_more();
   std::size_t share_of_batch();
-  bool ends_short() const;
+  ShareHabit::Way share_way() const;
   void note_trip(Duration took);
   void note_sent();
   bool may_splice();

@@ -159,25 +159,26 @@ std::size_t Connection::share_of_batch() {
   const std::size_t shares = (octets + kPacketOctets - 1) / kPacketOctets;
   if (shares < 2 || shares > kSharesMax || emss_ < kPacketOctets / 2) return octets;
   const Instant before = std::exchange(last_answer_.began, owner_.read_clock());
-  const bool waited = last_answer_.began - last_answer_.ended > last_answer_.took;
-  if (!heard || !waited) return octets;
+  const Duration waited = last_answer_.began - last_answer_.ended;
+  if (!heard || waited <= last_answer_.took / 2) return octets;
   last_answer_.octets = octets;
-  const bool was_short = ends_short();
+  const ShareHabit::Way way = share_way();
   if (are_alike(octets, octets_before)) note_trip(last_answer_.began - before);
-  if (!was_short) return octets / shares + kShareMore;
+  if (way != ShareHabit::Way::ShortEndSoon && waited <= last_answer_.took) return octets;
+  if (way == ShareHabit::Way::Equal) return octets / shares + kShareMore;
   return std::min((octets - octets / kEndOf) / (shares - 1), kPacketOctets) + kShareMore;
 }
 
 /// Equal shares until it is known, and where there is no memory to learn it.
-bool Connection::ends_short() const {
-  return share_habit_ != nullptr && share_habit_->ends_short();
+ShareHabit::Way Connection::share_way() const {
+  return share_habit_ != nullptr ? share_habit_->way() : ShareHabit::Way::Equal;
 }
 
 void Connection::note_trip(Duration took) {
   if (share_habit_ == nullptr) share_habit_.reset(new (std::nothrow) ShareHabit);
   if (share_habit_ == nullptr) return;
   share_habit_->note(took);
-  qp_->core().set_ends_short(share_habit_->ends_short());
+  qp_->core().set_ends_short(share_way() != ShareHabit::Way::Equal);
 }
 
 /// A whole batch went; only of those that might leave in shares it matters when.

@@ -1,4 +1,4 @@
-// Both ways are tried, the better one is kept, and both are tried again.
+// All ways are tried, the best one is kept, and all are tried again.
 #include "engine/share_habit.h"
 
 #include <gtest/gtest.h>
@@ -6,52 +6,72 @@
 namespace weft::engine {
 namespace {
 
+using Way = ShareHabit::Way;
+using Trips = std::array<Duration, ShareHabit::kWays>;  ///< how long one takes, by way
+
 constexpr int kTurn = ShareHabit::kTried + ShareHabit::kChanging;
 constexpr Duration kTrip = std::chrono::microseconds(50);
 
-/// Trips that take so long, by way.
-void travel(ShareHabit& habit, int trips, Duration equal, Duration with_short_end) {
-  for (int i = 0; i < trips; ++i) habit.note(habit.ends_short() ? with_short_end : equal);
+std::size_t index(Way way) {
+  return static_cast<std::size_t>(way);
 }
-void try_both(ShareHabit& habit, Duration equal, Duration with_short_end) {
-  for (int turn = 0; turn < 2 * ShareHabit::kTurns; ++turn) {
-    EXPECT_EQ(habit.ends_short(), turn % 2 != 0) << turn;
-    travel(habit, kTurn, equal, with_short_end);
+void travel(ShareHabit& habit, int trips, const Trips& take) {
+  for (int i = 0; i < trips; ++i) habit.note(take[index(habit.way())]);
+}
+void try_all(ShareHabit& habit, const Trips& take) {
+  for (std::size_t turn = 0; turn < ShareHabit::kWays * ShareHabit::kTurns; ++turn) {
+    EXPECT_EQ(index(habit.way()), turn % ShareHabit::kWays) << turn;
+    travel(habit, kTurn, take);
   }
 }
+Trips with_best(Way best) {
+  Trips take;
+  take.fill(kTrip);
+  take[index(best)] = kTrip * 9 / 10;
+  return take;
+}
 
-TEST(ShareHabitTest, TheBetterOneIsKeptForAWhile) {
-  for (const bool short_is_better : {true, false, true}) {
+TEST(ShareHabitTest, TheBestOneIsKeptForAWhile) {
+  for (const Way best : {Way::Equal, Way::ShortEnd, Way::ShortEndSoon}) {
     ShareHabit habit;
-    const Duration better = kTrip * 9 / 10;
-    try_both(habit, short_is_better ? kTrip : better, short_is_better ? better : kTrip);
+    try_all(habit, with_best(best));
     for (std::uint32_t i = 0; i < ShareHabit::kKept; ++i) {
-      ASSERT_EQ(habit.ends_short(), short_is_better) << i;
+      ASSERT_EQ(habit.way(), best) << i;
       habit.note(kTrip);
     }
   }
 }
 
-TEST(ShareHabitTest, WhatWasBetterMayBecomeTheWorseOne) {
+TEST(ShareHabitTest, WhatWasBestMayBecomeAWorseOne) {
   ShareHabit habit;
-  for (const bool short_is_better : {true, false, true}) {
-    try_both(habit, kTrip, short_is_better ? kTrip / 2 : 2 * kTrip);
-    EXPECT_EQ(habit.ends_short(), short_is_better);
-    travel(habit, ShareHabit::kKept, kTrip, kTrip);
+  for (const Way best : {Way::ShortEnd, Way::Equal, Way::ShortEndSoon, Way::ShortEnd}) {
+    try_all(habit, with_best(best));
+    EXPECT_EQ(habit.way(), best);
+    travel(habit, ShareHabit::kKept, with_best(best));
   }
+}
+
+TEST(ShareHabitTest, ALittleLessMayBeChance) {
+  ShareHabit habit;
+  Trips take = with_best(Way::Equal);
+  take[index(Way::ShortEnd)] = take[index(Way::Equal)] * 99 / 100;
+  try_all(habit, take);
+  EXPECT_EQ(habit.way(), Way::Equal);
 }
 
 /// A trip in which the processor was taken away says nothing, nor does one of before the change.
 TEST(ShareHabitTest, AFewLongTripsSayNothing) {
   ShareHabit habit;
-  for (int turn = 0; turn < 2 * ShareHabit::kTurns; ++turn) {
-    const bool is_short = habit.ends_short();
+  const Trips take = with_best(Way::ShortEnd);
+  for (std::size_t turn = 0; turn < ShareHabit::kWays * ShareHabit::kTurns; ++turn) {
+    const Way way = habit.way();
     for (int i = 0; i < kTurn; ++i) {
       const bool odd = i < static_cast<int>(ShareHabit::kChanging) || i % 4 == 3;
-      habit.note(odd ? (is_short ? 100 * kTrip : Duration{1}) : (is_short ? kTrip / 2 : kTrip));
+      const Duration misleads = way == Way::ShortEnd ? 100 * kTrip : Duration{1};
+      habit.note(odd ? misleads : take[index(way)]);
     }
   }
-  EXPECT_TRUE(habit.ends_short());
+  EXPECT_EQ(habit.way(), Way::ShortEnd);
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 namespace weft::engine {
 namespace {
 
-/// How many octets each call of send was given, in order.
+using Clock = std::chrono::steady_clock;
+
+/// How many octets each call of send was given, in order, and when they began.
 struct Calls {
   std::chrono::milliseconds each_takes{0};  ///< at least
   std::vector<std::size_t> take() {
@@ -19,6 +21,7 @@ struct Calls {
   }
   std::mutex mutex;
   std::vector<std::size_t> octets;
+  Clock::time_point first_began, last_began;
 };
 
 class Watched final : public testing::PassingStream {
@@ -30,6 +33,8 @@ class Watched final : public testing::PassingStream {
     for (const iovec& piece : pieces) octets += piece.iov_len;
     {
       const std::scoped_lock hold(calls_.mutex);
+      calls_.last_began = Clock::now();
+      if (calls_.octets.empty()) calls_.first_began = calls_.last_began;
       calls_.octets.push_back(octets);
     }
     std::this_thread::sleep_for(calls_.each_takes);
@@ -48,7 +53,6 @@ struct Transport {
 
 class SharesTest : public testing::PairTest {
  protected:
-  using Clock = std::chrono::steady_clock;
   static constexpr std::uint32_t kMost = 512 * 1024;
 
   void SetUp() override {
@@ -186,6 +190,27 @@ TEST_P(SharesTest, AreNotMadeWhereTheNextQuestionComesSoon) {
     return;
   }
   GTEST_SKIP() << "the machine is too busy";
+}
+
+// But that is tried, too, where we wait for less than we send.
+TEST_P(SharesTest, AreMadeForAWhileAlsoWhereWeWaitForLess) {
+  constexpr auto kTakes = std::chrono::milliseconds(6);
+  Calls& calls = server_transport.calls;
+  calls.each_takes = kTakes;
+  std::size_t before = 0;  // calls of the last answer
+  int soon = 0;
+  for (int i = 0; i < 300; ++i) {
+    ask();
+    const Clock::time_point ended = calls.last_began + kTakes;  // or later
+    std::this_thread::sleep_until(ended + kTakes * before * 3 / 4);
+    const auto sent = send(device::SendOpcode::Write, 64 * 1024);
+    if (calls.first_began - ended < kTakes * std::exchange(before, sent.size())) {
+      ++soon;
+      if (sent.size() > 1) return;
+    }
+  }
+  if (soon < 100) GTEST_SKIP() << "the machine is too busy";
+  FAIL() << "never in " << soon << " answers";
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, SharesTest,

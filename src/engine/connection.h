@@ -228,7 +228,6 @@ class Connection {
   void handle_stream_ready(HangUp hang_up);
   void transmit_more();
   std::size_t share_of_batch();
-  ShareHabit::Way share_way() const;
   void note_trip(Duration took);
   void note_sent();
   bool may_splice();

@@ -149,8 +149,9 @@ bool Connection::make_batch(bool is_short) {
 
 /// How much of the batch leaves at once. In shares, and not a packet and a short one behind it, the
 /// one is received, checked and placed there while the other is sent here, if the peer has nothing
-/// else to do: so it is where we answer and had waited for longer than we send. Where the MSS makes
-/// packets, each begins with an FPDU, and stays so.
+/// else to do: so it is where we answer and had waited for half as long as we send, unless one call
+/// is the faster way (ShareHabit). Where the MSS makes packets, each begins with an FPDU, and stays
+/// so.
 std::size_t Connection::share_of_batch() {
   const bool heard = std::exchange(heard_, false);
   const std::size_t octets = batch_->total;
@@ -162,23 +163,17 @@ std::size_t Connection::share_of_batch() {
   const Duration waited = last_answer_.began - last_answer_.ended;
   if (!heard || waited <= last_answer_.took / 2) return octets;
   last_answer_.octets = octets;
-  const ShareHabit::Way way = share_way();
+  const bool whole = share_habit_ != nullptr && share_habit_->sends_whole();
   if (are_alike(octets, octets_before)) note_trip(last_answer_.began - before);
-  if (way != ShareHabit::Way::ShortEndSoon && waited <= last_answer_.took) return octets;
-  if (way == ShareHabit::Way::Equal) return octets / shares + kShareMore;
+  if (whole) return octets;
   return std::min((octets - octets / kEndOf) / (shares - 1), kPacketOctets) + kShareMore;
-}
-
-/// Equal shares until it is known, and where there is no memory to learn it.
-ShareHabit::Way Connection::share_way() const {
-  return share_habit_ != nullptr ? share_habit_->way() : ShareHabit::Way::Equal;
 }
 
 void Connection::note_trip(Duration took) {
   if (share_habit_ == nullptr) share_habit_.reset(new (std::nothrow) ShareHabit);
   if (share_habit_ == nullptr) return;
   share_habit_->note(took);
-  qp_->core().set_ends_short(share_way() != ShareHabit::Way::Equal);
+  qp_->core().set_cuts_long(share_habit_->sends_whole());
 }
 
 /// A whole batch went; only of those that might leave in shares it matters when.

@@ -149,10 +149,9 @@ std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
       mulpdu_ - (is_send ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets);
   const std::uint32_t room =
       stream_.crc && !is_send ? std::min(longest, kCheckedWriteOctetsMax) : longest;
-  // Equal Writes would be no better than full ones.
-  if (!(is_send || ends_short_) || !is_lone_of_few(work, longest)) return room;
-  const std::uint32_t end_of = ends_short_ ? kShortEndOf : divided(work.octets, longest);
-  const std::uint32_t others = work.octets - work.octets / end_of;
+  if (!is_lone_of_few(work, longest)) return room;
+  if (cuts_long_) return longest;
+  const std::uint32_t others = work.octets - work.octets / kShortEndOf;
   return divided(others, divided(others, room));
 }
 

@@ -119,9 +119,9 @@ class QP {
   Result<void> bind_stream(const StreamParameters&, std::size_t emss, Instant now);
   /// The transport's effective MSS changed (RFC 5044 §5.1).
   void handle_emss(std::size_t emss);
-  /// How a message of a little more than a longest FPDU is cut from now on, if it is alone: so that
-  /// its last segment is a kShortEndOf-th of it, or (at first) a Send in equal ones.
-  void set_ends_short(bool ends_short) { ends_short_ = ends_short; }
+  /// How a message of a little more than a longest FPDU is cut from now on, if it is alone: into
+  /// the longest FPDUs, or (at first) so that the last one is a kShortEndOf-th of it.
+  void set_cuts_long(bool cuts_long) { cuts_long_ = cuts_long; }
   /// Octets that arrived, from the first one not consumed yet. Processes every whole FPDU, but
   /// takes at most a bounded number per call; `wanted` == 0 and consumed > 0 means call again.
   Received handle_octets(const OctetList& arrived, Instant now);
@@ -385,7 +385,7 @@ class QP {
   // Outbound.
   Framer framer_;
   std::uint32_t mulpdu_ = wire::kMulpduMin;
-  bool ends_short_ = false;
+  bool cuts_long_ = false;
   std::uint32_t ord_ = 0;             ///< for WRs: the stream's, or what the consumer set
   std::uint32_t stream_ord_ = 0;
   OutboundMessage outbound_ = OutboundMessage::None;  ///< the message whose segments go now

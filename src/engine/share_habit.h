@@ -1,4 +1,4 @@
-// Whether answers a little longer than a packet leave in shares, the last one short, or in one call.
+// Whether answers a little longer than a packet leave in shares or in one call.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace weft::engine {
 /// check and to place, and on how far apart the two ends' caches are: by minutes, on one machine,
 /// shares take two thirds of the time, or a twentieth more. So both are tried in turns, and the one
 /// with the shorter round trips is kept for a while: one call only if that gains something. A trip
-/// is all that lies between two answers, the program's and the peer's time with it, and two ends may
-/// try at different times: hence the turns.
+/// is all that lies between two answers, the program's and the peer's time with it, and two ends
+/// may try at different times: hence the turns.
 class ShareHabit {
  public:
   /// Trips with one of them, of which the first are those of a change.

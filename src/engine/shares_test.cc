@@ -1,5 +1,5 @@
-// How much leaves by one call: an answer a little longer than a packet in shares that end in a short
-// one, or whole.
+// How much leaves by one call: an answer a little longer than a packet whole, or in shares that end
+// in a short one.
 #include <chrono>
 #include <mutex>
 #include <thread>

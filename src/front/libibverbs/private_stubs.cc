@@ -125,11 +125,12 @@ void remember_driver(const void* driver);
   SYMBOL(ibv_cmd_rereg_mr, refuse_command)               \
   SYMBOL(ibv_cmd_resize_cq, refuse_command)
 
-// The slots. By name and not in a table, so that the assembler needs to know no offset.
+// The slots. By name and not in a table, so that the assembler needs to know no offset; "used", for
+// it is the assembler alone that knows of most.
 extern "C" {
 #define WEFT_SLOT(symbol, alone)                                         \
   extern __attribute__((visibility("hidden"))) void* weft_slot_##symbol; \
-  void* weft_slot_##symbol = reinterpret_cast<void*>(alone);
+  __attribute__((used)) void* weft_slot_##symbol = reinterpret_cast<void*>(alone);
 WEFT_PRIVATE_SYMBOLS(WEFT_SLOT)
 #undef WEFT_SLOT
 }

@@ -198,7 +198,7 @@ TEST_P(BesideTest, TheRestOfATurnIsOne) {
 
 /// It is asked in few octets and answers in many: nobody waits for a small message there.
 TEST_P(BesideTest, WhoAnswersReadsIsNotBrisk) {
-  constexpr std::uint32_t kRead = 256 * 1024;  // too much to leave in equal shares
+  constexpr std::uint32_t kRead = 256 * 1024;  // too much to leave in shares
   for (int i = 0; i < 32; ++i) {
     for (const int connection : {kBulk, kSmall}) {
       server_moved_[connection].longest_call = 0;

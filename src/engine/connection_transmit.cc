@@ -161,7 +161,10 @@ std::size_t Connection::share_of_batch() {
   if (shares < 2 || shares > kSharesMax || emss_ < kPacketOctets / 2) return octets;
   const Instant before = std::exchange(last_answer_.began, owner_.read_clock());
   const Duration waited = last_answer_.began - last_answer_.ended;
-  if (!heard || waited <= last_answer_.took / 2) return octets;
+  if (!heard || waited <= last_answer_.took / 2) {
+    qp_->core().set_lone_cut(core::QP::LoneCut::None);
+    return octets;
+  }
   last_answer_.octets = octets;
   const bool whole = share_habit_ != nullptr && share_habit_->sends_whole();
   if (are_alike(octets, octets_before)) note_trip(last_answer_.began - before);
@@ -173,7 +176,8 @@ void Connection::note_trip(Duration took) {
   if (share_habit_ == nullptr) share_habit_.reset(new (std::nothrow) ShareHabit);
   if (share_habit_ == nullptr) return;
   share_habit_->note(took);
-  qp_->core().set_cuts_long(share_habit_->sends_whole());
+  qp_->core().set_lone_cut(share_habit_->sends_whole() ? core::QP::LoneCut::Long
+                                                       : core::QP::LoneCut::ShortEnd);
 }
 
 /// A whole batch went; only of those that might leave in shares it matters when.
@@ -181,6 +185,8 @@ void Connection::note_sent() {
   if (last_answer_.began <= last_answer_.ended) return;
   last_answer_.ended = owner_.read_clock();
   last_answer_.took = last_answer_.ended - last_answer_.began;
+  // Which takes up to twice as long; and who is to wait for it does not depend on that.
+  if (batch_->share < batch_->total) last_answer_.took /= 2;
 }
 
 bool Connection::wants_batch() const {

@@ -8,7 +8,7 @@ namespace weft::core {
 
 /// Payload of a Write's segment where there is a CRC. A receiver that checks before it places, as
 /// for a Write it has to, finds so much in its first-level cache when it has checked it. What it
-/// can receive in place is the better for being long.
+/// can receive in place is the better for being long, and what somebody waits for may be (LoneCut).
 constexpr std::uint32_t kCheckedWriteOctetsMax = 32 * 1024;
 /// Longer segments than packets have: within a host.
 constexpr std::uint32_t kLongSegmentOctetsMin = 32 * 1024;
@@ -149,15 +149,15 @@ std::uint32_t QP::segment_octets_max(const OpenWork& work) const {
       mulpdu_ - (is_send ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets);
   const std::uint32_t room =
       stream_.crc && !is_send ? std::min(longest, kCheckedWriteOctetsMax) : longest;
-  if (!is_lone_of_few(work, longest)) return room;
-  if (cuts_long_) return longest;
+  if (lone_cut_ == LoneCut::None || !is_lone_of_few(work, longest)) return room;
+  if (lone_cut_ == LoneCut::Long) return longest;
   const std::uint32_t others = work.octets - work.octets / kShortEndOf;
   return divided(others, divided(others, room));
 }
 
-// A message of a little more than a longest FPDU, with nothing else open, is cut so that the peer
-// can check and place the one part while the other is on its way. Where FPDUs are packets, each
-// fills one.
+// A message of a little more than a longest FPDU, with nothing else open: what the peer can check
+// and place of it while the rest is on its way depends on how it is cut. Where FPDUs are packets,
+// each fills one.
 bool QP::is_lone_of_few(const OpenWork& work, std::uint32_t longest) const {
   return longest >= kLongSegmentOctetsMin && work.octets > longest &&
          divided(work.octets, longest) <= kFewSegmentsMost && open_work_.size() == 1 &&

@@ -123,7 +123,7 @@ Result<void> QP::bind_stream(const StreamParameters& stream, std::size_t emss, I
   framer_ = Framer(stream.transmit_markers, stream.crc, &mover_, config_.gather_octets_min);
   deframer_ = Deframer(stream.receive_markers, stream.crc, &mover_);
   handle_emss(emss);
-  cuts_long_ = false;
+  lone_cut_ = LoneCut::None;
   if (stream.terminate_with) {
     protocol_error(*stream.terminate_with, nullptr, now);
   } else if (stream.role == Role::Initiator) {

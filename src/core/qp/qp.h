@@ -96,6 +96,12 @@ struct QPNotice {
 /// Threads: none of its own; the engine's progress lock covers every call.
 class QP {
  public:
+  /// How a message of a little more than a longest FPDU is cut, if it is alone.
+  enum class LoneCut : std::uint8_t {
+    None,      ///< as every other
+    Long,      ///< into the longest FPDUs, a Write too
+    ShortEnd,  ///< so that the last one is a kShortEndOf-th of it
+  };
   /// Of 64 KiB over loopback: a quarter 0.94 of the time of two halves, an eighth 0.90, a
   /// thirty-second 0.95.
   static constexpr std::uint32_t kShortEndOf = 8;
@@ -119,9 +125,8 @@ class QP {
   Result<void> bind_stream(const StreamParameters&, std::size_t emss, Instant now);
   /// The transport's effective MSS changed (RFC 5044 §5.1).
   void handle_emss(std::size_t emss);
-  /// How a message of a little more than a longest FPDU is cut from now on, if it is alone: into
-  /// the longest FPDUs, or (at first) so that the last one is a kShortEndOf-th of it.
-  void set_cuts_long(bool cuts_long) { cuts_long_ = cuts_long; }
+  /// From now on; of a new stream it is None.
+  void set_lone_cut(LoneCut cut) { lone_cut_ = cut; }
   /// Octets that arrived, from the first one not consumed yet. Processes every whole FPDU, but
   /// takes at most a bounded number per call; `wanted` == 0 and consumed > 0 means call again.
   Received handle_octets(const OctetList& arrived, Instant now);
@@ -385,7 +390,7 @@ class QP {
   // Outbound.
   Framer framer_;
   std::uint32_t mulpdu_ = wire::kMulpduMin;
-  bool cuts_long_ = false;
+  LoneCut lone_cut_ = LoneCut::None;
   std::uint32_t ord_ = 0;             ///< for WRs: the stream's, or what the consumer set
   std::uint32_t stream_ord_ = 0;
   OutboundMessage outbound_ = OutboundMessage::None;  ///< the message whose segments go now

@@ -80,12 +80,13 @@ TEST(QPSend, IsCutAtTheMULPDUAndScattered) {
 }
 
 //= DDP-04 DDP-07
-TEST(QPSend, OfALittleMoreThanALongestSegmentEndsInAShortOne) {
+TEST(QPSend, OfALittleMoreThanALongestSegmentMayEndInAShortOne) {
   using Lengths = std::vector<std::size_t>;
+  using Cut = QP::LoneCut;
   const auto segments_of = [](std::size_t octets, std::size_t emss, std::size_t messages,
-                              bool cuts_long = false) {
+                              Cut cut = Cut::ShortEnd) {
     Pair pair({}, End::stream(Role::Initiator), emss);
-    pair.a.qp->set_cuts_long(cuts_long);
+    pair.a.qp->set_lone_cut(cut);
     const Region source = pair.a.region(octets), target = pair.b.region(octets);
     for (std::size_t i = 0; i < messages; ++i) {
       pair.a.send({source.sge()});
@@ -102,7 +103,9 @@ TEST(QPSend, OfALittleMoreThanALongestSegmentEndsInAShortOne) {
   EXPECT_EQ(segments_of(most, emss, 1), Lengths{most});
   const std::size_t end = (most + 1) / 8;
   EXPECT_EQ(segments_of(most + 1, emss, 1), (Lengths{most + 1 - end, end}));
-  EXPECT_EQ(segments_of(most + 1, emss, 1, true), (Lengths{most, 1}));
+  for (const Cut cut : {Cut::None, Cut::Long}) {
+    EXPECT_EQ(segments_of(most + 1, emss, 1, cut), (Lengths{most, 1}));
+  }
   const std::size_t three = 3 * most, other = (three - three / 8 + 2) / 3;
   EXPECT_EQ(segments_of(three, emss, 1), (Lengths{other, other, other, three - 3 * other}));
   // Of many the last is no great part; what is cut to packets fills them.

@@ -66,12 +66,12 @@ TEST(QPWrite, SegmentsWithACRCAreNoLongerThanACacheHolds) {
   constexpr std::uint32_t kMulpdu = 60'000, kFew = 100'000, kMany = 300'000;
   for (const bool crc : {true, false}) {
     for (const bool sends : {true, false}) {
-      const auto lengths_of = [&](std::uint32_t payload, bool cuts_long) {
+      const auto lengths_of = [&](std::uint32_t payload, QP::LoneCut cut) {
         End a;
         StreamParameters stream = End::stream(Role::Initiator);
         stream.crc = crc;
         a.bind(stream, kMulpdu + 6);
-        a.qp->set_cuts_long(cuts_long);
+        a.qp->set_lone_cut(cut);
         const Region source = a.region(payload);
         sends ? a.send({source.sge()}) : a.write({source.sge()}, {0xabcd01}, 0);
         const std::size_t header = sends ? wire::kUntaggedHeaderOctets : wire::kTaggedHeaderOctets;
@@ -85,16 +85,23 @@ TEST(QPWrite, SegmentsWithACRCAreNoLongerThanACacheHolds) {
         return lengths;
       };
       using Lengths = std::vector<std::size_t>;
+      using Cut = QP::LoneCut;
       const bool checked = crc && !sends;
+      const Lengths full = {32'768, 32'768, 32'768, 1'696};
+      if (checked) {
+        EXPECT_EQ(lengths_of(kFew, Cut::None), full);
+      } else {
+        EXPECT_GT(lengths_of(kFew, Cut::None).at(0), kMulpdu - 512);
+      }
       const Lengths short_end = {43'750, 43'750, 12'500};
       const Lengths checked_short_end = {29'167, 29'167, 29'167, 12'499};
-      EXPECT_EQ(lengths_of(kFew, false), checked ? checked_short_end : short_end);
+      EXPECT_EQ(lengths_of(kFew, Cut::ShortEnd), checked ? checked_short_end : short_end);
       // One that somebody waits for may be as long as a packet.
-      const Lengths packets = lengths_of(kFew, true);
+      const Lengths packets = lengths_of(kFew, Cut::Long);
       EXPECT_EQ(packets.size(), 2u);
       EXPECT_GT(packets.at(0), kMulpdu - 512);
-      for (const bool cuts_long : {true, false}) {
-        const Lengths lengths = lengths_of(kMany, cuts_long);
+      for (const Cut cut : {Cut::None, Cut::Long, Cut::ShortEnd}) {
+        const Lengths lengths = lengths_of(kMany, cut);
         const std::size_t most = checked ? 32 * 1024 : lengths.at(0);
         EXPECT_EQ(lengths.at(0), most);
         EXPECT_EQ(lengths.size(), (kMany + most - 1) / most);

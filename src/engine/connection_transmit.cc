@@ -185,7 +185,8 @@ void Connection::note_sent() {
   if (last_answer_.began <= last_answer_.ended) return;
   last_answer_.ended = owner_.read_clock();
   last_answer_.took = last_answer_.ended - last_answer_.began;
-  // Which takes up to twice as long; and who is to wait for it does not depend on that.
+  // Two calls take up to twice as long as one; whether the next answer is waited for is not for
+  // that to decide.
   if (batch_->share < batch_->total) last_answer_.took /= 2;
 }
 

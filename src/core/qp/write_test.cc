@@ -60,9 +60,9 @@ TEST(QPWrite, OfLengthZeroIsOneUncheckedSegment) {
   EXPECT_EQ(pair.b.mover.placements, 0u);
 }
 
-/// What has to be checked before it is placed fits a first-level cache; what may be received in
-/// place is as long as the path allows.
-TEST(QPWrite, SegmentsWithACRCAreNoLongerThanACacheHolds) {
+/// What has to be checked before it is placed fits a first-level cache, unless somebody waits for
+/// it alone; what may be received in place is as long as the path allows.
+TEST(QPWrite, SegmentsOfStreamsWithACRCAreNoLongerThanACacheHolds) {
   constexpr std::uint32_t kMulpdu = 60'000, kFew = 100'000, kMany = 300'000;
   for (const bool crc : {true, false}) {
     for (const bool sends : {true, false}) {

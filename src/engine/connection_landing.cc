@@ -37,9 +37,10 @@ Connection::Got Connection::receive_large(const core::Landing& landing) {
   const bool lands = landing_head_ != 0 || !landing_habit_.takes_other();
   if (!lands) header_expected_ = 0;
   const std::size_t before = turn_octets_;
-  const std::uint64_t began = ticks();
+  const bool tries = landing_habit_.tries();
+  const std::uint64_t began = tries ? ticks() : 0;
   const Got got = lands ? receive_landing(landing) : receive_staged();
-  const Duration took(static_cast<Duration::rep>(ticks() - began));
+  const Duration took(tries ? static_cast<Duration::rep>(ticks() - began) : 0);
   landing_habit_.note(turn_octets_ - before, lands, [this] { return landing_work_; });
   landing_work_ = landing_work_ + took;
   return got;
@@ -173,9 +174,18 @@ Octets Connection::front() const {
 void Connection::offer_landed(const core::Landing& landing) {
   ReceiveBuffer& buffer = *received_;
   const Octets staged(buffer.octets.data() + buffer.begin, buffer.end - buffer.begin);
+  const Octets behind = staged.subspan(landing_head_);
+  const core::Received ended = qp_->core().finish_landed(front(), landing, behind);
+  if (ended.consumed != 0) {
+    buffer.begin += landing_head_ + ended.consumed;
+    landing_head_ = 0;
+    wanted_ = ended.wanted;
+    if (behind.size() - ended.consumed >= wanted_) offer_received();
+    return;
+  }
   const std::array<Octets, 3> parts{staged.first(landing_head_),
                                     Octets(landing.place, landing.octets),
-                                    staged.subspan(landing_head_)};
+                                    behind};
   const core::Received done = qp_->core().handle_octets({parts}, owner_.now());
   if (done.consumed == 0) return;
   landing_head_ = 0;

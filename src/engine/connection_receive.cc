@@ -27,6 +27,8 @@ constexpr std::uint8_t kBriskTurns = 4;
 constexpr std::size_t kLandingOctetsMin = 16 * 1024;
 /// What is moved at once to where all room is behind it: a header, say.
 constexpr std::size_t kLittleOctets = 64;
+/// But not for so little room: behind each segment that landed there is a header.
+constexpr std::size_t kLittleRoom = 4096;
 /// So many small receives behind a landing look for the next one.
 constexpr std::uint8_t kStagedInARowMax = 2;
 /// While fewer buffers than this are lent, a connection keeps its one across waits.
@@ -150,7 +152,7 @@ void Connection::make_room() {
   }
   if (buffer.begin == buffer.end) {
     buffer.begin = buffer.end = 0;
-  } else if (buffer.end - buffer.begin <= kLittleOctets ||
+  } else if ((buffer.end - buffer.begin <= kLittleOctets && buffer.begin >= kLittleRoom) ||
              buffer.octets.size() - buffer.end < kReceiveOctets / 2) {
     std::memmove(buffer.octets.data(), buffer.octets.data() + buffer.begin,
                  buffer.end - buffer.begin);

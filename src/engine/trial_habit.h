@@ -36,6 +36,8 @@ class TrialHabit {
   /// The other way has to be faster by one part in so many.
   static constexpr int kGain = 16;
 
+  /// Both are being tried: the clock is asked for.
+  bool tries() const { return left_ == 0; }
   /// The other way is to be taken now.
   bool takes_other() const { return other_won_ != changed_; }
   /// It is timed, and nothing else is to be tried beside it.

@@ -128,7 +128,58 @@ bool QP::handle_landed(Octets head, const Landing& landing, std::size_t octets) 
          mover_.crc_registered(&landed_.crc, landing.place + landing.landed, octets);
 }
 
-// The same for an FPDU that lies in staging from its first octet to its last: one pass copies its
+// What handle_octets() does with a segment from the middle of a message: its header was judged and
+// its place looked up when it was found, so the CRC is left, and to count. Whatever is unusual
+// about it, or wrong, is found, and told of, by who looks at each part.
+Received QP::finish_landed(Octets head, const Landing& landing, Octets behind) {
+  const std::size_t octets = head.size() + landing.payload;
+  const bool plain = state_ == QPState::RTS && first_fpdu_arrived_ &&
+                     head.size() == landing.header && landed_.octets == octets &&
+                     behind.size() >= landing.trailer;
+  if (!plain || (head[wire::kUlpduLengthOctets] & wire::kLastBit) != 0) return {};
+  //= MPA-16
+  if (!deframer_.agrees(behind.first(landing.trailer), {0, landed_.crc})) return {};
+  if (!goes_on(head[wire::kUlpduLengthOctets + 1], landing.payload)) return {};
+  forget_landing();
+  deframer_.consume(octets + landing.trailer);
+  const Octets next = behind.subspan(landing.trailer);
+  const std::size_t ulpdu_octets =
+      next.size() < wire::kUlpduLengthOctets ? 0 : load_be16(next.data());
+  return {landing.trailer, wire::fpdu_octets(ulpdu_octets)};
+}
+
+// `payload` more octets of a message that is not over are in their place. False: it would be over,
+// or something else began.
+bool QP::goes_on(std::uint8_t control, std::size_t payload) {
+  const auto octets = static_cast<std::uint32_t>(payload);
+  switch (wire::rdmap_opcode(control)) {
+    case wire::Opcode::Write:
+      if (write_ended_) write_octets_ = 0;
+      write_octets_ += octets;
+      write_ended_ = false;
+      return true;
+    case wire::Opcode::ReadResponse: {
+      OpenRead& read = open_reads_.front();
+      if (payload >= read.octets - read.received) return false;
+      read.received += octets;
+      return true;
+    }
+    default: {
+      //= DDP-04
+      const bool same = control == receive_.control && !wire::traits(control).invalidates &&
+                        payload <= 0xffffffffu - receive_.received;
+      if (!same) return false;
+      while (receive_.sge_offset == receive_sges_[receive_.sge_index].octets) {
+        ++receive_.sge_index, receive_.sge_offset = 0;
+      }
+      receive_.received += octets;
+      receive_.sge_offset += octets;
+      return true;
+    }
+  }
+}
+
+// To land an FPDU that lies in staging from its first octet to its last: one pass copies its
 // payload into its place and sums it. `parts`: the FPDU, less what was copied, and that in its
 // place. False: it has none, or little, or it cannot be written.
 bool QP::land_staged(Octets arrived, std::array<Octets, 3>& parts, Instant now) {

@@ -42,6 +42,9 @@ Received land(End& end, const Bytes& fpdu, std::size_t cut) {
   if (!end.qp->handle_landed(arrival.head, *landing, landing->octets)) {
     end.qp->handle_landing_fault(arrival.head, end.now);
   }
+  if (end.qp->finish_landed(arrival.head, *landing, arrival.trailer).consumed != 0) {
+    return {fpdu.size()};
+  }
   const Octets parts[] = {arrival.head, Octets(landing->place, landing->octets), arrival.trailer};
   const Received received = end.qp->handle_octets({parts}, end.now);
   end.drain();

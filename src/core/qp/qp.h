@@ -135,11 +135,15 @@ class QP {
   /// `octets_min` octets, or not all in one run, or is not to be touched before its CRC is known:
   /// stage it. Ask again before every further receive, with the same `head`: if it has none then,
   /// the memory was taken back (handle_landing_fault). When it is full, offer the FPDU to
-  /// handle_octets as [head][place][trailer and more].
+  /// finish_landed, and to handle_octets as [head][place][trailer and more].
   std::optional<Landing> find_landing(Octets head, std::size_t octets_min, Instant now);
   /// `octets` more of it were received. Tell at once, under the lock under which they came: another
   /// stream may use the same memory. False: they cannot be read any more (handle_landing_fault).
   bool handle_landed(Octets head, const Landing&, std::size_t octets);
+  /// All of the payload landed, under the same lock under which find_landing() told of it, and
+  /// `behind` is what was received behind it. Most of what a large message is made of is done with
+  /// by that: `consumed` of `behind`. 0: offer the FPDU to handle_octets.
+  Received finish_landed(Octets head, const Landing&, Octets behind);
   /// The place of what landed already is gone, or the transport cannot write to it (EFAULT). What
   /// of the FPDU lies in staging is to be offered as what it is: the QP drops it.
   void handle_landing_fault(Octets head, Instant now);
@@ -342,6 +346,7 @@ class QP {
   std::uint8_t* place_of_send(const ArrivedSegment&, std::size_t octets, Instant now);
   std::uint8_t* place_of_response(const ArrivedSegment&, std::size_t octets);
   std::uint8_t* place_of_write(const ArrivedSegment&, std::size_t octets);
+  bool goes_on(std::uint8_t control, std::size_t payload);
   std::size_t followers_of(const ArrivedSegment&, std::size_t payload);
 
   // terminate.cc

@@ -9,6 +9,7 @@ weft_test(core_qp
     qp/fence_test.cc
     qp/flush_test.cc
     qp/immediate_test.cc
+    qp/landed_test.cc
     qp/landing_test.cc
     qp/lone_write_test.cc
     qp/nudge_test.cc

@@ -39,8 +39,10 @@ class Plan:
         self.warm_up = 0 if moment else works.SHORT_WARM_UP if quick else works.WARM_UP
         # How often each size of socket buffers is tried, so that a stall does not decide.
         self.tries = 0 if moment else 1 if quick else 2
-        # Peers and stock programs take a second or so to start each.
+        # Peers and stock programs take a second or so to start each; so sizes between those of the
+        # table have fewer rounds.
         self.program_rounds = 1 if quick or moment else 7
+        self.between_rounds = 1 if moment else 0 if quick else 3
         self.program_seconds = 0.02 if moment else 0.3 if quick else 1.0
         self.moment = moment
         self.quick = quick

@@ -203,10 +203,24 @@ PEERS = [
     sockperf("send-lat:8", 14),
     perftest("write-bw:64K", "ib_write_bw", 65536, 3, MIB / GB, "GB/s", 60000),
     perftest("write-lat:8", "ib_write_lat", 8, 4, 1, "us", 20000),
+    # Sizes between those of the table, in fewer rounds.
+    ucx("write-bw:256K", "ucp_put_bw", 262144, "overall_bw", MIB / GB, "GB/s", 20000),
+    ucx("read-bw:256K", "ucp_get", 262144, "overall_bw", MIB / GB, "GB/s", 12000, 32),
+    ucx("send-bw:256K", "ucp_am_bw", 262144, "overall_bw", MIB / GB, "GB/s", 20000),
+    ucx("write-lat:16K", "ucp_put_lat", 16384, "50.0_percentile_lat", 1, "us", 25000),
+    ucx("send-lat:16K", "ucp_am_lat", 16384, "50.0_percentile_lat", 1, "us", 25000),
+    ucx("read-lat:16K", "ucp_get", 16384, "50.0_percentile_lat", 1, "us", 25000),
+    fabric("send-lat:16K", "msg", 16384, 15000),
+    fabric_rma("write-bw:256K", "write", 262144, "GB/s", 20000),
+    fabric_rma("read-bw:256K", "read", 262144, "GB/s", 20000),
+    fabric_rma("read-lat:16K", "read-lat", 16384, "us", 25000),
+    iperf("send-bw:256K", "256K"),
 ]
 LESS_IS_BETTER = ("us",)
-# CRC off competes everywhere; CRC on up to 64 KiB and with all that is small.
-OFF_POINTS = list(dict.fromkeys(peer.work for peer in PEERS))
+POINTS = list(dict.fromkeys(peer.work for peer in PEERS))
+BETWEEN = ("256K", "16K")
+# Up to here weft has to be ahead with its CRC, behind it without.
+CRC_OCTETS_MAX = 64 * works.KIB
 
 
 # ---- rounds --------------------------------------------------------------------------------------
@@ -305,7 +319,7 @@ def measure(bench, congestion):
     try:
         with own_loopback(congestion) as place:
             for number in range(1, bench.plan.program_rounds + 1):
-                for work in OFF_POINTS:
+                for work in points_of(bench.plan, number):
                     subjects = [RAW, WEFT_ON, WEFT_OFF, *(p for p in PEERS if p.work == work)]
                     for subject in turns(subjects, number):
                         if isinstance(subject, Peer):
@@ -313,8 +327,14 @@ def measure(bench, congestion):
                         else:
                             one_of_ours(bench, place, work, subject, collected)
     except Impossible as reason:
-        return [{"work": work, "subject": "all", "missing": str(reason)} for work in OFF_POINTS]
-    return list(make_rows(collected))
+        return [{"work": work, "subject": "all", "missing": str(reason)} for work in POINTS]
+    return list(make_rows(collected, points_of(bench.plan, 1)))
+
+
+def points_of(plan, number):
+    """What is measured in this round, counted from 1."""
+    return [work for work in POINTS
+            if number <= plan.between_rounds or not work.endswith(BETWEEN)]
 
 
 def one_of_ours(bench, place, work, subject, collected):
@@ -341,12 +361,12 @@ def one_peer(bench, network, peer, collected):
 
 def competes(work, subject):
     """Whether weft with its CRC has to be ahead; without it, it has to be everywhere."""
-    return not work.endswith(":1M") and not subject.startswith("weft")
+    return works.parse(work).octets <= CRC_OCTETS_MAX and not subject.startswith("weft")
 
 
-def make_rows(collected):
+def make_rows(collected, points):
     settings = {peer.subject: peer.settings for peer in PEERS}
-    for work in OFF_POINTS:
+    for work in points:
         subjects = [RAW, WEFT_ON, WEFT_OFF, *(p.subject for p in PEERS if p.work == work)]
         for subject in subjects:
             reason = collected.reasons.get((work, subject))

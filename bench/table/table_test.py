@@ -302,6 +302,18 @@ class PeersTable(unittest.TestCase):
         collected = self.rounds("write-bw:1M", "GB/s", on=[4], off=[9], UCX=[5])
         self.assertEqual(peers.ahead_of(collected, "write-bw:1M", "UCX")["against"], peers.WEFT_OFF)
 
+        collected = self.rounds("write-bw:256K", "GB/s", on=[4], off=[9], UCX=[5])
+        found = peers.ahead_of(collected, "write-bw:256K", "UCX")
+        self.assertEqual(found["against"], peers.WEFT_OFF)
+
+    def test_sizes_between_those_of_the_table_have_fewer_rounds_and_none_in_a_hurry(self):
+        for plan, rounds in ((groups.Plan(), 3), (groups.Plan(quick=True), 0)):
+            for work, wanted in (("write-bw:256K", rounds), ("send-lat:16K", rounds),
+                                 ("write-bw:64K", plan.program_rounds)):
+                measured = [number for number in range(1, plan.program_rounds + 1)
+                            if work in peers.points_of(plan, number)]
+                self.assertEqual(measured, list(range(1, wanted + 1)), work)
+
     def test_the_shorter_latency_is_ahead(self):
         collected = self.rounds("write-lat:8", "us", on=[4], off=[4], UCX=[5])
         found = peers.ahead_of(collected, "write-lat:8", "UCX")
@@ -311,7 +323,7 @@ class PeersTable(unittest.TestCase):
     def test_a_peer_that_failed_is_a_row_with_the_reason(self):
         collected = self.rounds("write-bw:64K", "GB/s", raw=[1.0], on=[1.0], off=[1.0])
         collected.reasons["write-bw:64K", "UCX ucp_put_bw"] = "not installed"
-        made = [row for row in peers.make_rows(collected) if row["work"] == "write-bw:64K"]
+        made = [row for row in peers.make_rows(collected, peers.POINTS) if row["work"] == "write-bw:64K"]
         self.assertIn("not installed", [row.get("missing") for row in made])
         self.assertIn("not installed", "\n".join(report.peers_table(made)))
 

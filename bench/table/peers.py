@@ -187,6 +187,8 @@ PEERS = [
     ucx("write-lat:4K", "ucp_put_lat", 4096, "50.0_percentile_lat", 1, "us", 30000),
     ucx("write-lat:64K", "ucp_put_lat", 65536, "50.0_percentile_lat", 1, "us", 20000),
     ucx("send-lat:8", "ucp_am_lat", 8, "50.0_percentile_lat", 1, "us", 50000),
+    ucx("send-lat:4K", "ucp_am_lat", 4096, "50.0_percentile_lat", 1, "us", 30000),
+    ucx("send-lat:64K", "ucp_am_lat", 65536, "50.0_percentile_lat", 1, "us", 20000),
     ucx("read-lat:8", "ucp_get", 8, "50.0_percentile_lat", 1, "us", 50000),
     ucx("write-rate:8x1", "ucp_put_bw", 8, "overall_mr", 1e-6, "M/s", 200000),
     fabric("send-lat:8", "msg", 8, 30000),

@@ -4,6 +4,7 @@
 // written, by us or through a window. At the end: each WR completed exactly once, each queue in
 // posting order, at most one of all with a status other than success or flushed, and no octet
 // outside the regions changed.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -240,16 +241,27 @@ class Run {
   void arrive(const Bytes& octets) {
     arrived_.insert(arrived_.end(), octets.begin(), octets.end());
     if (arrived_.size() > 65536) arrived_.clear();  // held back too long: a peer that gives up
-    const std::size_t cut = arrived_.size() / 3;
+    const std::size_t cut = ++arrivals_ % 3 == 1 ? header_octets() : arrived_.size() / 3;
     const Octets head = Octets(arrived_).first(cut), rest = Octets(arrived_).subspan(cut);
-    const auto landing = ++arrivals_ % 3 != 0 ? qp().find_landing(head, 1, now_) : std::nullopt;
+    const auto landing = arrivals_ % 3 != 0 ? qp().find_landing(head, 1, now_) : std::nullopt;
     const std::size_t landed = landing ? land(*landing, head, rest) : 0;
-    const Octets parts[] = {head, Octets(landed > 0 ? landing->place : nullptr, landed),
-                            rest.subspan(landed)};
-    const Received received = qp().handle_octets({parts}, now_);
-    require(received.consumed <= arrived_.size());
-    arrived_.erase(arrived_.begin(),
-                   arrived_.begin() + static_cast<std::ptrdiff_t>(received.consumed));
+    const Octets behind = rest.subspan(landed);
+    std::size_t done = 0;
+    if (landed > 0) {
+      done = qp().finish_landed(head, *landing, behind).consumed;
+      if (done > 0) done += head.size() + landed;
+    }
+    if (done == 0) {
+      const Octets parts[] = {head, Octets(landed > 0 ? landing->place : nullptr, landed), behind};
+      done = qp().handle_octets({parts}, now_).consumed;
+    }
+    require(done <= arrived_.size());
+    arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(done));
+  }
+  /// Of the FPDU at the front.
+  std::size_t header_octets() const {
+    const bool tagged = arrived_.size() > 2 && (arrived_[2] & wire::kTaggedBit) != 0;
+    return std::min<std::size_t>(arrived_.size(), tagged ? 16 : 20);
   }
   /// Receives what is here of the payload into its place, as an engine would.
   std::size_t land(const Landing& landing, Octets head, Octets rest) {

@@ -221,7 +221,7 @@ PEERS = [
 LESS_IS_BETTER = ("us",)
 POINTS = list(dict.fromkeys(peer.work for peer in PEERS))
 BETWEEN = ("256K", "16K")
-# Up to here weft has to be ahead with its CRC, behind it without.
+# Up to here weft has to be ahead with its CRC, beyond it without.
 CRC_OCTETS_MAX = 64 * works.KIB
 
 

@@ -301,7 +301,6 @@ class PeersTable(unittest.TestCase):
         self.assertAlmostEqual(found["weft_to_it"], (4 / 5 + 8 / 7) / 2)
         collected = self.rounds("write-bw:1M", "GB/s", on=[4], off=[9], UCX=[5])
         self.assertEqual(peers.ahead_of(collected, "write-bw:1M", "UCX")["against"], peers.WEFT_OFF)
-
         collected = self.rounds("write-bw:256K", "GB/s", on=[4], off=[9], UCX=[5])
         found = peers.ahead_of(collected, "write-bw:256K", "UCX")
         self.assertEqual(found["against"], peers.WEFT_OFF)

@@ -9,10 +9,7 @@ namespace weft::core {
 // only a SHOULD (RFC 5041 §5.2).
 void QP::handle_write(const ArrivedSegment& segment, UlpduCursor& payload, Instant now) {
   const std::size_t octets = payload.octets_left();
-  // Counted for the Immediate Data that may follow.
-  if (write_ended_) write_octets_ = 0;
-  write_octets_ += static_cast<std::uint32_t>(octets);
-  write_ended_ = segment.ddp.last;
+  count_write(octets, segment.ddp.last);
   //= DDP-09
   if (octets == 0) return;
   //= DDP-20 DDP-24 DDP-25 SEC-01 SEC-02 SEC-03
@@ -55,9 +52,7 @@ std::size_t QP::handle_lone_write(const OctetList& arrived) {
   if (!place) return 0;
   const bool kept = stream_.crc && queues_.keep_write(stag, *place, payload);
   if (!kept && !put(*place, payload)) return 0;
-  if (write_ended_) write_octets_ = 0;
-  write_octets_ += static_cast<std::uint32_t>(payload.size());
-  write_ended_ = true;
+  count_write(payload.size(), true);
   deframer_.consume(fpdu.size());
   queues_.handle_write_placed(payload.size());
   return fpdu.size();

@@ -154,9 +154,7 @@ bool QP::goes_on(std::uint8_t control, std::size_t payload) {
   const auto octets = static_cast<std::uint32_t>(payload);
   switch (wire::rdmap_opcode(control)) {
     case wire::Opcode::Write:
-      if (write_ended_) write_octets_ = 0;
-      write_octets_ += octets;
-      write_ended_ = false;
+      count_write(payload, false);
       return true;
     case wire::Opcode::ReadResponse: {
       OpenRead& read = open_reads_.front();

@@ -347,6 +347,14 @@ class QP {
   std::uint8_t* place_of_response(const ArrivedSegment&, std::size_t octets);
   std::uint8_t* place_of_write(const ArrivedSegment&, std::size_t octets);
   bool goes_on(std::uint8_t control, std::size_t payload);
+
+  // inbound_write.cc
+  /// For the Immediate Data that may follow: one more segment of a Write.
+  void count_write(std::size_t octets, bool last) {
+    if (write_ended_) write_octets_ = 0;
+    write_octets_ += static_cast<std::uint32_t>(octets);
+    write_ended_ = last;
+  }
   std::size_t followers_of(const ArrivedSegment&, std::size_t payload);
 
   // terminate.cc

@@ -261,7 +261,8 @@ class Run {
   /// Of the FPDU at the front.
   std::size_t header_octets() const {
     const bool tagged = arrived_.size() > 2 && (arrived_[2] & wire::kTaggedBit) != 0;
-    return std::min<std::size_t>(arrived_.size(), tagged ? 16 : 20);
+    const std::size_t ddp = tagged ? wire::kTaggedHeaderOctets : wire::kUntaggedHeaderOctets;
+    return std::min(arrived_.size(), wire::kUlpduLengthOctets + ddp);
   }
   /// Receives what is here of the payload into its place, as an engine would.
   std::size_t land(const Landing& landing, Octets head, Octets rest) {

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import shared  # finds networks and charts
+import earlier
 import groups
 import networks
 import peers
@@ -32,7 +33,8 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="in two minutes, with few rounds")
     parser.add_argument("--check", action="store_true", help="an 'at least' not met is an error")
     parser.add_argument("--compare", metavar="EARLIER.json", help="stand beside an earlier run")
-    parser.add_argument("--json", metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--json", metavar="FILE",
+                        help="where the JSON goes; -: it is all that is printed")
     parser.add_argument("--html", metavar="FILE", help="where the plots go")
     parser.add_argument("--congestion", default="cubic", metavar="NAME",
                         help="congestion control of the loopback (cubic); system: no namespace, "
@@ -60,10 +62,11 @@ def arguments():
     chosen.earlier = None
     if chosen.compare:
         try:
-            chosen.earlier = json.loads(Path(chosen.compare).read_text(encoding="utf-8"))
-            assert chosen.earlier["rows"] is not None and chosen.earlier["setup"] is not None
-        except (OSError, ValueError, KeyError, TypeError, AssertionError):
-            parser.error(f"--compare: {chosen.compare} is no JSON of an earlier run")
+            chosen.earlier = earlier.read(chosen.compare)
+        except ValueError as reason:
+            parser.error(f"--compare: {chosen.compare}: {reason}")
+        if chosen.json == "-":
+            parser.error("--compare is text, and --json - prints none")
     return chosen
 
 
@@ -142,44 +145,50 @@ def main():
     progress.end()
     about = setup.describe(chosen.build, plan, chosen.congestion)
     about["took_seconds"] = round(time.monotonic() - progress.began)
-    head = list(report.setup_lines(about))
-    if chosen.points:
-        return show_points(chosen, head, about, measured)
-    begins = tuple(prefix for name in chosen.only for prefix in PREFIXES.get(name, ()))
-    made = rows.make_all(measured, [row for row in rows.ROWS if row.needs[0].startswith(begins)])
-    sections = [("weft to raw TCP", list(report.table(made)))] if made else []
-    if beside:
-        sections.append(("peers of the same rounds", list(report.peers_table(beside))))
-    if chosen.earlier:
-        sections.append(("comparison", list(report.comparison(made, chosen.earlier))))
-    print("\n".join(head))
-    for heading, lines in sections:
-        print(f"\n{heading}\n")
-        print("\n".join(lines))
-    unmet = report.unmet(made)
-    bound = sum(row.get("met") is not None for row in made)
-    print(f"\n{sum('value' in row for row in made)} of {len(made)} rows measured in "
-          f"{about['took_seconds']} s; met: {bound - len(unmet)} of the {bound} with 'at least'")
-    if chosen.json:
-        Path(chosen.json).write_text(json.dumps(
-            {"setup": about, "rows": made, "peers": beside, "measured": measured}, indent=1) + "\n",
-            encoding="utf-8")
-    if chosen.html:
-        charts = [plots.bar_chart(made, report.number, "weft to raw TCP"),
-                  *plots.works_chart(beside, report.number)]
-        Path(chosen.html).write_text(plots.page(head, sections, charts), encoding="utf-8")
+    run = {"setup": about, "measured": measured}
+    if not chosen.points:
+        begins = tuple(prefix for name in chosen.only for prefix in PREFIXES.get(name, ()))
+        run["rows"] = rows.make_all(measured, [row for row in rows.ROWS
+                                               if row.needs[0].startswith(begins)])
+        run["peers"] = beside
+    sections = list(sections_of(chosen, run))
+    keep(chosen, run, sections)
+    unmet = report.unmet(run.get("rows", []))
     return 1 if chosen.check and unmet else 0
 
 
-def show_points(chosen, head, about, measured):
-    text = json.dumps({"setup": about, "measured": measured}, indent=1) + "\n"
+def sections_of(chosen, run):
+    """(heading, lines) of all that there is to say."""
+    if chosen.points:
+        yield "", list(report.points_table(run["measured"]))
+    if run.get("rows"):
+        yield "weft to raw TCP", list(report.table(run["rows"]))
+    if run.get("peers"):
+        yield "peers of the same rounds", list(report.peers_table(run["peers"]))
+    if chosen.earlier:
+        kinds = (earlier.of_points,) if chosen.points else (earlier.of_rows, earlier.of_peers)
+        yield "comparison", list(earlier.comparison(run, chosen.earlier, kinds))
+
+
+def keep(chosen, run, sections):
+    """Prints it, and writes the files."""
+    text = json.dumps(run, indent=1) + "\n"
+    head = list(report.setup_lines(run["setup"]))
     if chosen.json == "-":
         print(text, end="")
-        return 0
-    print("\n".join([*head, "", *report.points_table(measured)]))
-    if chosen.json:
-        Path(chosen.json).write_text(text, encoding="utf-8")
-    return 0
+    else:
+        print("\n".join(head))
+        for heading, lines in sections:
+            print("\n".join(["", *([heading, ""] if heading else []), *lines]))
+        if not chosen.points:
+            print(f"\n{report.summary(run)}")
+        if chosen.json:
+            Path(chosen.json).write_text(text, encoding="utf-8")
+    if chosen.html:
+        made = run.get("rows", [])
+        charts = [*([plots.bar_chart(made, report.number, "weft to raw TCP")] if made else []),
+                  *plots.works_chart(run.get("peers", []), report.number)]
+        Path(chosen.html).write_text(plots.page(head, sections, charts), encoding="utf-8")
 
 
 if __name__ == "__main__":

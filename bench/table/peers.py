@@ -218,7 +218,6 @@ PEERS = [
     fabric_rma("read-lat:16K", "read-lat", 16384, "us", 25000),
     iperf("send-bw:256K", "256K"),
 ]
-LESS_IS_BETTER = ("us",)
 POINTS = list(dict.fromkeys(peer.work for peer in PEERS))
 BETWEEN = ("256K", "16K")
 # Up to here weft has to be ahead with its CRC, beyond it without.
@@ -305,10 +304,13 @@ class Collected:
         self.figures.setdefault((work, subject), []).append(value)
         self.units[work] = unit
 
-    def ratio(self, work, one, other):
-        """Median of the ratios within a round."""
+    def ratios(self, work, one, other):
+        """Within each round."""
         pairs = zip(self.figures.get((work, one), []), self.figures.get((work, other), []))
-        ratios = [a / b for a, b in pairs if a and b]
+        return [a / b for a, b in pairs if a and b]
+
+    def ratio(self, work, one, other):
+        ratios = self.ratios(work, one, other)
         return statistics.median(ratios) if ratios else None
 
 
@@ -388,10 +390,12 @@ def make_rows(collected, points):
 def ahead_of(collected, work, subject):
     """The subject beside weft: with CRC where that has to be ahead, else without."""
     ours = WEFT_ON if competes(work, subject) else WEFT_OFF
-    ratio = collected.ratio(work, ours, subject)
-    if ratio is None:
+    ratios = collected.ratios(work, ours, subject)
+    if not ratios:
         return {}
-    less = collected.units[work] in LESS_IS_BETTER
-    # For latency too: above 1 weft is the better one.
-    return {"weft_to_it": 1 / ratio if less else ratio,
-            "ahead": ratio <= 1 if less else ratio >= 1, "against": ours}
+    # Of latencies too: above 1 weft is the better one.
+    if collected.units[work] in works.LESS_IS_BETTER:
+        ratios = [1 / ratio for ratio in ratios]
+    median = statistics.median(ratios)
+    return {"weft_to_it": median, "weft_to_it_low": min(ratios), "weft_to_it_high": max(ratios),
+            "ahead": median >= 1, "against": ours}

@@ -1,9 +1,7 @@
-"""The table as text, and beside an earlier one."""
+"""The table as text."""
 
 VERDICTS = {(True, True): "met, aim met", (True, False): "met", (True, None): "met",
             (False, False): "NOT MET", (False, None): "NOT MET", (None, None): ""}
-# A figure has changed when it leaves this band around the earlier one, and the earlier rounds too.
-BAND = 0.05
 
 
 def number(value):
@@ -88,35 +86,6 @@ def peers_table(peers):
             yield f"{subject}: {words}"
 
 
-def changes(rows, earlier):
-    """(row, earlier figure, what became of it) for all rows that both have."""
-    before = {row["name"]: row for row in earlier["rows"] if "value" in row}
-    for row in rows:
-        old = before.get(row["name"])
-        if old is None or "value" not in row:
-            continue
-        yield row, old["value"], became(row, old)
-
-
-def became(row, old):
-    """Better or worse only beyond the noise: outside the band, and outside the earlier rounds."""
-    now, then = row["value"], old["value"]
-    low, high = old.get("low", then), old.get("high", then)
-    if low <= now <= high or abs(now - then) <= BAND * abs(then):
-        return "the same"
-    return "better" if (now > then) == (row["direction"] == "at least") else "WORSE"
-
-
-def comparison(rows, earlier):
-    yield f"beside the run of {earlier['setup'].get('date', 'an unknown day')}, commit " \
-          f"{earlier['setup'].get('commit', 'unknown')}"
-    lines = [["row", "then", "now", "change", ""]]
-    for row, then, word in changes(rows, earlier):
-        by = f"{(row['value'] / then - 1) * 100:+.1f} %" if then else "-"
-        lines.append([row["title"], number(then), number(row["value"]), by, word])
-    yield from columns(lines)
-
-
 def setup_lines(setup):
     yield f"machine   {setup['processor']}, {setup['cores']} core(s)"
     yield f"software  Linux {setup['kernel']}, {setup['compiler']}, commit {setup['commit']}"
@@ -128,3 +97,12 @@ def setup_lines(setup):
 
 def unmet(rows):
     return [row for row in rows if row.get("met") is False]
+
+
+def summary(run):
+    """One line: how much was measured, how much of it is as it should be."""
+    made = run["rows"]
+    bound = sum(row.get("met") is not None for row in made)
+    return (f"{sum('value' in row for row in made)} of {len(made)} rows measured in "
+            f"{run['setup']['took_seconds']} s; met: {bound - len(unmet(made))} of the {bound} "
+            "with 'at least'")

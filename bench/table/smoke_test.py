@@ -31,9 +31,9 @@ def main():
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         table = json.loads(Path(file).read_text(encoding="utf-8"))
         chart = Path(page).read_text(encoding="utf-8")
-        # Beside itself nothing has changed.
-        words = [str(RUN), *sys.argv[1:], "--compare", file, "--help"]
-        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        words = [str(RUN), *sys.argv[1:], "--moment", "--points", "write-lat:8", "--compare", file]
+        beside = subprocess.run(words, check=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, text=True).stdout
     found = {row["name"]: row for row in table["rows"]}
     wrong = []
     for row in rows.ROWS:
@@ -45,6 +45,8 @@ def main():
             wrong.append(f"{row.name}: {value}")
         elif row.title.split(",")[0] not in chart.replace("&#x27;", "'"):
             wrong.append(f"{row.name}: not in the chart")
+    if "beside the run of" not in beside or beside.count("on/write-lat:8") != 2:
+        wrong.append(f"a point beside the earlier run:\n{beside}")
     print("\n".join(wrong) or f"{len(found)} rows")
     return 1 if wrong else 0
 

@@ -2,9 +2,11 @@
 """Tests of the table: figures, limits, comparison, plots, and what the peers' programs print."""
 import random
 import struct
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
+import earlier
 import fpdus
 import groups
 import peers
@@ -196,7 +198,14 @@ class Comparison(unittest.TestCase):
     def became(self, now, then, direction="at least", low=None, high=None):
         old = {"value": then, "low": low if low is not None else then,
                "high": high if high is not None else then}
-        return report.became({"value": now, "direction": direction}, old)
+        return earlier.became({"value": now, "direction": direction}, old)
+
+    def run_of(self, setup=None, **measured):
+        peer = {"work": "send-bw:64K", "subject": "iperf3", "value": 3, "unit": "GB/s"}
+        return {"setup": {"processor": "one", **(setup or {})}, "measured": measured,
+                "rows": rows.make_all(measured),
+                "peers": [{**peer, "weft_to_it": measured["on/write-bw:64K"]["ratio"]}]
+                if measured else []}
 
     def test_noise_is_no_change(self):
         self.assertEqual(self.became(1.03, 1.0), "the same")
@@ -209,11 +218,55 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.became(0.8, 1.0, "at most"), "better")
 
     def test_rows_that_only_one_run_has_are_left_out(self):
-        now = [{"name": "a", "value": 1, "direction": "at least", "title": "A"},
-               {"name": "b", "value": 1, "direction": "at least", "title": "B"}]
-        earlier = {"setup": {}, "rows": [{"name": "a", "value": 2}, {"name": "c", "value": 1}]}
-        self.assertEqual([row["name"] for row, _, _ in report.changes(now, earlier)], ["a"])
-        self.assertIn("WORSE", "\n".join(report.comparison(now, earlier)))
+        now = [{"name": "a", "value": 1, "direction": "at least"},
+               {"name": "b", "value": 1, "direction": "at least"}]
+        then = [{"name": "a", "value": 2}, {"name": "c", "value": 1}]
+        self.assertEqual([(entry["name"], old, word) for entry, old, word
+                          in earlier.changes(now, then)], [("a", 2, "WORSE")])
+
+    def test_rows_and_peers_of_a_whole_run_are_compared(self):
+        then, now = (self.run_of(**{"on/write-bw:64K": bench_row(ratio)}) for ratio in (2.0, 1.0))
+        lines = list(earlier.comparison(now, then, (earlier.of_rows, earlier.of_peers)))
+        for title in ("RDMA Write 64 KiB, many", "send-bw:64K: weft to iperf3"):
+            line = next(line for line in lines if line.startswith(title))
+            self.assertEqual(line.split()[-5:], ["2", "1", "-50.0", "%", "WORSE"])
+
+    def test_single_points_stand_beside_a_whole_run_or_other_points(self):
+        whole = self.run_of(**{"on/write-bw:64K": bench_row(2.0), "on/idle-memory:1000": {
+            "missing": "no memory"}})
+        now = {"setup": {"processor": "one"}, "measured": {
+            "on/write-bw:64K": bench_row(1.0),
+            "off/write-lat:8": {**bench_row(0.5), "unit": "us"}}}
+        lines = list(earlier.comparison(now, whole, (earlier.of_points,)))
+        self.assertEqual(lines[-1].split(), ["on/write-bw:64K", "2", "1", "-50.0", "%", "WORSE"])
+        self.assertFalse([line for line in lines if line.startswith("off/")])
+        then = {"setup": {}, "measured": {"off/write-lat:8": {**bench_row(1.0), "unit": "us"}}}
+        lines = list(earlier.comparison(now, then, (earlier.of_points,)))
+        self.assertEqual(lines[-1].split()[-1], "better")
+
+    def test_another_machine_and_nothing_in_common_are_said(self):
+        now, then = self.run_of(), self.run_of({"processor": "other", "cores": 4})
+        text = "\n".join(earlier.comparison(now, then, (earlier.of_rows, earlier.of_peers)))
+        self.assertIn("NOT THE SAME processor: then other, now one", text)
+        self.assertIn("NOT THE SAME cores: then 4, now unknown", text)
+        self.assertIn("nothing of this run was measured in that one", text)
+        self.assertNotIn("kernel", text)
+
+    def test_what_is_no_earlier_run_is_refused(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            for text in ("", "[]", "3", '{"setup": {}}', '{"setup": [], "measured": {}}',
+                         '{"setup": {}, "measured": {"a": 3}}',
+                         '{"setup": {}, "measured": {"a": {"ratio": 3}}}',
+                         '{"setup": {}, "measured": {}, "rows": 3}',
+                         '{"setup": {}, "measured": {}, "rows": [{"name": "a", "value": "b"}]}'):
+                file.seek(0)
+                file.truncate()
+                file.write(text)
+                file.flush()
+                with self.assertRaisesRegex(ValueError, "no JSON of an earlier run"):
+                    earlier.read(file.name)
+        with self.assertRaisesRegex(ValueError, "No such file"):
+            earlier.read(file.name)
 
 
 class Texts(unittest.TestCase):
@@ -299,6 +352,7 @@ class PeersTable(unittest.TestCase):
         found = peers.ahead_of(collected, "write-bw:64K", "UCX")
         self.assertEqual(found["against"], peers.WEFT_ON)
         self.assertAlmostEqual(found["weft_to_it"], (4 / 5 + 8 / 7) / 2)
+        self.assertEqual((found["weft_to_it_low"], found["weft_to_it_high"]), (4 / 5, 8 / 7))
         collected = self.rounds("write-bw:1M", "GB/s", on=[4], off=[9], UCX=[5])
         self.assertEqual(peers.ahead_of(collected, "write-bw:1M", "UCX")["against"], peers.WEFT_OFF)
         collected = self.rounds("write-bw:256K", "GB/s", on=[4], off=[9], UCX=[5])

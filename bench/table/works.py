@@ -121,6 +121,9 @@ KINDS = {
     "mixed": by_weft_bench("us", "mixed"),
 }
 
+# The units of figures that are the better the smaller they are.
+LESS_IS_BETTER = ("us", "CPU s/GB", "octets")
+
 
 def verified(work):
     """The same with every octet looked at. Then each message that is on its way has a buffer of its

@@ -205,7 +205,11 @@ class Connection {
 
  private:
   /// Path MTU discovery and the peer's options change the MSS rarely, and asking is a system call.
-  static constexpr Duration kEmssRefresh = std::chrono::milliseconds(100);
+  /// But TCP begins with half of the peer's window, which on a loopback is half of the MSS, and the
+  /// window grows as soon as the peer reads: the pause between two questions is short at first and
+  /// then doubles.
+  static constexpr Duration kEmssPauseMin = std::chrono::milliseconds(1);
+  static constexpr std::uint8_t kEmssDoublingsMax = 7;
   /// Nor is it asked before so much was sent, a batch counted as so much more than it is: among
   /// thousands of connections each has a request in so long a time, and would ask for each.
   static constexpr std::size_t kEmssWeightMin = 1024 * 1024;
@@ -250,7 +254,8 @@ class Connection {
   void give_up_waiting();
   void read_emss();
   bool emss_is_old() const {
-    return emss_weight_ >= kEmssWeightMin && owner_.now() - emss_checked_ >= kEmssRefresh;
+    return emss_weight_ >= kEmssWeightMin &&
+           owner_.now() - emss_checked_ >= kEmssPauseMin * (1 << emss_doublings_);
   }
   void refresh_emss(bool is_short);
   void reset_stream();
@@ -356,6 +361,7 @@ class Connection {
   bool tells_of_writes_ = false;           ///< the last turn did
   std::uint8_t small_turns_ = 0;           ///< in a row, up to the number that makes it brisk
   std::uint8_t turns_since_bulk_ = kTurnsSinceBulk;  ///< up to that
+  std::uint8_t emss_doublings_ = 0;                  ///< of the pause before it is asked again
   std::unique_ptr<TransmitBuffer> batch_;    ///< while unsent
   std::unique_ptr<SplicedBatches> spliced_;  ///< once something was
   /// Of the TCP handshake, of lingering, of a responder's wait for the first FPDU, and of a message

@@ -215,6 +215,7 @@ void Connection::read_emss() {
 void Connection::refresh_emss(bool is_short) {
   if (emss_is_old()) {
     read_emss();
+    if (emss_doublings_ < kEmssDoublingsMax) ++emss_doublings_;
   } else if (is_short == short_fpdus_) {
     return;
   }

@@ -218,7 +218,10 @@ Framed Framer::append_short(TransmitBatch& batch, const FPDU& fpdu) {
 
 std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::uint8_t* payload,
                                std::size_t octets, std::size_t count) {
-  constexpr std::size_t kNumberOctets = 8;
+  constexpr std::size_t kNumberOctets = 8, kSameOctetsMax = 12;
+  static_assert(kSameOctetsMax + kNumberOctets ==
+                wire::kUlpduLengthOctets + wire::kDDPHeaderOctetsMax);
+  static_assert(wire::fpdu_octets(kNumberOctets) >= kSameOctetsMax);
   const bool fits = header.size() >= kNumberOctets && header.size() <= wire::kDDPHeaderOctetsMax;
   weft_assert(fits);
   if (!fits || markers_ || !is_short(octets)) return 0;
@@ -232,7 +235,10 @@ std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::u
   std::uint8_t* at = batch.reserve(count * size);
   if (at == nullptr) return 0;
 
-  std::uint8_t first[wire::kUlpduLengthOctets + wire::kDDPHeaderOctetsMax];
+  // Each header is that of the first but for its number, and each FPDU has 16 octets at least: what
+  // is moved here is of fixed lengths, longer than need be. A string instruction for 16 octets
+  // takes as long as the CRC of a kilobyte.
+  std::uint8_t first[wire::kUlpduLengthOctets + wire::kDDPHeaderOctetsMax]{};
   store_be16(first, static_cast<std::uint16_t>(ulpdu));
   std::memcpy(first + wire::kUlpduLengthOctets, header.data(), header.size());
   std::uint64_t number = load_be64(first + same);
@@ -241,16 +247,16 @@ std::size_t Framer::append_run(TransmitBatch& batch, Octets header, const std::u
   std::size_t done = 0;
   for (; done < count; ++done, at += size, payload += octets) {
     number += octets;
-    store_be64(first + same, number);
-    std::memcpy(at, first, head);
+    std::memcpy(at, first, kSameOctetsMax);
+    store_be64(at + same, number);
     std::uint32_t state = same_state;
-    if (crc_) state = mover_->crc_extend(state, Octets(first + same, kNumberOctets));
+    if (crc_) state = mover_->crc_extend(state, Octets(at + same, kNumberOctets));
     if (!mover_->fetch(at + head, payload, octets, crc_ ? &state : nullptr, batch.read_by())) break;
-    std::uint8_t* cursor = at + head + octets;
+    std::uint8_t* const cursor = at + head + octets;
     std::uint8_t* const crc_place = at + size - wire::kCRCOctets;
     if (cursor != crc_place) {
+      std::memset(cursor, 0, wire::kCRCOctets);
       const std::size_t pad = static_cast<std::size_t>(crc_place - cursor);
-      std::memset(cursor, 0, pad);
       if (crc_) state = mover_->crc_extend(state, Octets(cursor, pad));
     }
     store_crc(crc_place, crc_ ? crc32c_finish(state) : 0);

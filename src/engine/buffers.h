@@ -24,8 +24,9 @@ inline constexpr std::size_t kUnfinishedOctetsMax = 68 * 1024;
 inline constexpr std::size_t kTransmitOctetsMax = 1032 * 1024;
 /// The same where a CRC is taken. More outgrows the second-level cache, in which the kernel's copy
 /// wants to find the octets after that. 512 KiB of messages: as much as gathers
-/// (engine/gathering.h).
-inline constexpr std::size_t kSummedOctetsMax = 516 * 1024;
+/// (engine/gathering.h), with what is added to them in packets of 1,280 octets and more, or else a
+/// call of its own takes what is left.
+inline constexpr std::size_t kSummedOctetsMax = 524 * 1024;
 /// So much at most when all of it is copied or lent, with what is added to payload. Touched only
 /// then.
 inline constexpr std::size_t kTransmitStagingOctets = 528 * 1024;

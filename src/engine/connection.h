@@ -283,6 +283,7 @@ class Connection {
   Got receive_large(const core::Landing&);
   struct Train;
   Got receive_landing(const core::Landing&);
+  std::size_t end_behind(const core::Landing&) const;
   std::size_t followers_to_receive(const core::Landing&, std::size_t octets) const;
   bool take_followers(const core::Landing& first, const Train&, std::size_t octets);
   std::optional<core::Landing> find_follower(const core::Landing& first,
@@ -342,6 +343,9 @@ class Connection {
   std::size_t wanted_ = 0;           ///< octets of the front FPDU, when its beginning is staged
   std::size_t header_expected_ = 0;  ///< of an FPDU that may land; 0: none is expected
   std::uint8_t staged_in_a_row_ = 0;  ///< receives since one landed
+  struct {
+    std::uint32_t payload = 0, octets = 0;
+  } end_;  ///< behind the last FPDU that landed, of so much payload, came a short one of so many
   LandingHabit landing_habit_;
   Instant landing_work_;  ///< so many ticks, for what the habit was told of
   bool heard_ = false;                ///< something was received since the last batch

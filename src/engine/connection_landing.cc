@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kFollowersMost = 16;
 /// More than the trailer of one FPDU and the header of the next.
 constexpr std::size_t kBetweenOctets = 32;
+/// Of a short FPDU that ends a message: what two packets of a loopback do not hold of 64 KiB.
+constexpr std::size_t kEndOctetsMax = 1024;
 }  // namespace
 
 /// What one call receives: payload into its place, and what lies between, in turns.
@@ -48,7 +50,8 @@ Connection::Got Connection::receive_large(const core::Landing& landing) {
 
 /// The rest of the payload goes into its place. Behind it, into staging, what ends this FPDU and
 /// the header of the next, so that the payload of that one can go straight into its place too; and
-/// where that is known, it does at once.
+/// where that is known, it does at once. Where a short FPDU came behind the last one of this
+/// length, another one is received with it.
 Connection::Got Connection::receive_landing(const core::Landing& landing) {
   ReceiveBuffer& buffer = *received_;
   if (landing_head_ == 0) landing_head_ = buffer.end - buffer.begin;
@@ -56,7 +59,7 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
   staged_in_a_row_ = 0;
   const std::size_t missing = landing.octets - landing.landed;
   const std::size_t behind = buffer.end - buffer.begin - landing_head_;
-  const std::size_t room = landing.trailer + landing.header - behind;
+  const std::size_t room = landing.trailer + landing.header - behind + end_behind(landing);
   Train train;
   train.between = landing.trailer + landing.header;
   train.followers = followers_to_receive(landing, missing + room);
@@ -86,6 +89,14 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
   if (more != 0 && !take_followers(landing, train, more)) return lose_landing();
   return state_ == ConnectionState::Streaming && !held_back_ && r.octets == asked ? Got::More
                                                                                   : Got::Some;
+}
+
+/// Octets of the whole FPDU, if such a one is expected. Where it is another one, they are staged.
+std::size_t Connection::end_behind(const core::Landing& landing) const {
+  const bool expected = landing.followers == 0 && landing.payload == end_.payload &&
+                        !owner_.turn_is_short(*this) &&
+                        received_->octets.size() - received_->end >= 2 * kEndOctetsMax;
+  return expected ? end_.octets : 0;
 }
 
 /// So many that what turns out to be something else has room in staging.
@@ -176,10 +187,14 @@ void Connection::offer_landed(const core::Landing& landing) {
   const Octets staged(buffer.octets.data() + buffer.begin, buffer.end - buffer.begin);
   const Octets behind = staged.subspan(landing_head_);
   const core::Received ended = qp_->core().finish_landed(front(), landing, behind);
+  end_ = {};
   if (ended.consumed != 0) {
     buffer.begin += landing_head_ + ended.consumed;
     landing_head_ = 0;
     wanted_ = ended.wanted;
+    if (wanted_ <= kEndOctetsMax) {
+      end_ = {static_cast<std::uint32_t>(landing.payload), static_cast<std::uint32_t>(wanted_)};
+    }
     if (behind.size() - ended.consumed >= wanted_) offer_received();
     return;
   }

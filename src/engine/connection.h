@@ -283,6 +283,7 @@ class Connection {
   Got receive_large(const core::Landing&);
   struct Train;
   Got receive_landing(const core::Landing&);
+  void note_behind(const core::Landing&);
   std::size_t end_behind(const core::Landing&) const;
   std::size_t followers_to_receive(const core::Landing&, std::size_t octets) const;
   bool take_followers(const core::Landing& first, const Train&, std::size_t octets);

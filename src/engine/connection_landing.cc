@@ -91,6 +91,13 @@ Connection::Got Connection::receive_landing(const core::Landing& landing) {
                                                                                   : Got::Some;
 }
 
+/// The FPDU behind this one is of wanted_ octets.
+void Connection::note_behind(const core::Landing& landing) {
+  end_ = {};
+  if (wanted_ > kEndOctetsMax) return;
+  end_ = {static_cast<std::uint32_t>(landing.payload), static_cast<std::uint32_t>(wanted_)};
+}
+
 /// Octets of the whole FPDU, if such a one is expected. Where it is another one, they are staged.
 std::size_t Connection::end_behind(const core::Landing& landing) const {
   const bool expected = landing.followers == 0 && landing.payload == end_.payload &&
@@ -187,15 +194,13 @@ void Connection::offer_landed(const core::Landing& landing) {
   const Octets staged(buffer.octets.data() + buffer.begin, buffer.end - buffer.begin);
   const Octets behind = staged.subspan(landing_head_);
   const core::Received ended = qp_->core().finish_landed(front(), landing, behind);
-  end_ = {};
   if (ended.consumed != 0) {
     buffer.begin += landing_head_ + ended.consumed;
     landing_head_ = 0;
     wanted_ = ended.wanted;
-    if (wanted_ <= kEndOctetsMax) {
-      end_ = {static_cast<std::uint32_t>(landing.payload), static_cast<std::uint32_t>(wanted_)};
-    }
-    if (behind.size() - ended.consumed >= wanted_) offer_received();
+    const std::size_t next = behind.size() - ended.consumed;
+    if (next >= wire::kUlpduLengthOctets) note_behind(landing);
+    if (next >= wanted_) offer_received();
     return;
   }
   const std::array<Octets, 3> parts{staged.first(landing_head_),
@@ -203,6 +208,7 @@ void Connection::offer_landed(const core::Landing& landing) {
                                     behind};
   const core::Received done = qp_->core().handle_octets({parts}, owner_.now());
   if (done.consumed == 0) return;
+  end_ = {};
   landing_head_ = 0;
   buffer.begin += done.consumed - landing.octets;
   offer_received();

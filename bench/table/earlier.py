@@ -32,10 +32,11 @@ def read(file):
 def usable(run):
     """Whether it has all that a comparison looks at."""
     try:
-        figures = [entry.get(key, 0) for kind in (of_rows, of_peers, of_points)
-                   for entry in kind(run) for key in ("value", "low", "high")]
-        return all(isinstance(figure, (int, float)) for figure in figures) and \
-            isinstance(run["setup"], dict)
+        entries = [entry for kind in (of_rows, of_peers, of_points) for entry in kind(run)]
+        return isinstance(run["setup"], dict) and all(
+            isinstance(entry["name"], str) and
+            all(isinstance(entry.get(key, 0), (int, float)) for key in ("value", "low", "high"))
+            for entry in entries)
     except (AttributeError, KeyError, TypeError):
         return False
 

@@ -160,7 +160,7 @@ def main():
 def sections_of(chosen, run):
     """(heading, lines) of all that there is to say."""
     if chosen.points:
-        yield "", list(report.points_table(run["measured"]))
+        yield "weft to raw TCP", list(report.points_table(run["measured"]))
     if run.get("rows"):
         yield "weft to raw TCP", list(report.table(run["rows"]))
     if run.get("peers"):
@@ -179,7 +179,7 @@ def keep(chosen, run, sections):
     else:
         print("\n".join(head))
         for heading, lines in sections:
-            print("\n".join(["", *([heading, ""] if heading else []), *lines]))
+            print("\n".join(["", heading, "", *lines]))
         if not chosen.points:
             print(f"\n{report.summary(run)}")
         if chosen.json:

@@ -258,7 +258,8 @@ class Comparison(unittest.TestCase):
                          '{"setup": {}, "measured": {"a": 3}}',
                          '{"setup": {}, "measured": {"a": {"ratio": 3}}}',
                          '{"setup": {}, "measured": {}, "rows": 3}',
-                         '{"setup": {}, "measured": {}, "rows": [{"name": "a", "value": "b"}]}'):
+                         '{"setup": {}, "measured": {}, "rows": [{"name": "a", "value": "b"}]}',
+                         '{"setup": {}, "measured": {}, "rows": [{"value": 1}]}'):
                 file.seek(0)
                 file.truncate()
                 file.write(text)

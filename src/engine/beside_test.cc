@@ -23,9 +23,7 @@ class Watched final : public testing::PassingStream {
   Watched(std::unique_ptr<transport::Stream> inner, Moved& moved)
       : PassingStream(std::move(inner)), moved_(moved) {}
   transport::IOResult send(std::span<const iovec> pieces) override {
-    std::size_t octets = 0;
-    for (const iovec& piece : pieces) octets += piece.iov_len;
-    moved_.longest_call = std::max(moved_.longest_call, octets);
+    moved_.longest_call = std::max(moved_.longest_call, testing::octets_of(pieces));
     if (moved_.takes == 0) return {transport::IOResult::Kind::WouldBlock, 0, 0};
     const iovec first{pieces[0].iov_base, std::min(pieces[0].iov_len, moved_.takes)};
     const bool all = moved_.takes == Moved::kAll;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kFollowersMost = 16;
 /// More than the trailer of one FPDU and the header of the next.
 constexpr std::size_t kBetweenOctets = 32;
-/// Of a short FPDU that ends a message: what two packets of a loopback do not hold of 64 KiB.
+/// Of a short FPDU that ends a message: of 64 KiB it has what the longest FPDU does not hold.
 constexpr std::size_t kEndOctetsMax = 1024;
 }  // namespace
 

@@ -17,9 +17,7 @@ class Watched final : public testing::PassingStream {
       : PassingStream(std::move(inner)), calls_(calls) {}
   std::size_t emss() override { return calls_.emss; }
   transport::IOResult send(std::span<const iovec> pieces) override {
-    std::size_t octets = 0;
-    for (const iovec& piece : pieces) octets += piece.iov_len;
-    calls_.octets.push_back(octets);
+    calls_.octets.push_back(testing::octets_of(pieces));
     return PassingStream::send(pieces);
   }
 

@@ -29,8 +29,7 @@ class Watched final : public testing::PassingStream {
   Watched(std::unique_ptr<transport::Stream> inner, Calls& calls)
       : PassingStream(std::move(inner)), calls_(calls) {}
   transport::IOResult send(std::span<const iovec> pieces) override {
-    std::size_t octets = 0;
-    for (const iovec& piece : pieces) octets += piece.iov_len;
+    const std::size_t octets = testing::octets_of(pieces);
     {
       const std::scoped_lock hold(calls_.mutex);
       calls_.last_began = Clock::now();

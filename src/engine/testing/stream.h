@@ -3,11 +3,19 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "transport/tcp/tcp_transport.h"
 
 namespace weft::engine::testing {
+
+/// Of all of them together.
+inline std::size_t octets_of(std::span<const iovec> pieces) {
+  std::size_t octets = 0;
+  for (const iovec& piece : pieces) octets += piece.iov_len;
+  return octets;
+}
 
 /// Passes everything on.
 class PassingStream : public transport::Stream {

@@ -1,3 +1,2 @@
-// Is not built: weft_prelude (cmake/weft.cmake) needs a program, with whose options its headers are
-// compiled.
+// For weft_prelude (cmake/weft.cmake): headers are precompiled for a program, which nobody runs.
 int main() { return 0; }

@@ -1,4 +1,4 @@
-// What most of the engine's tests call, compiled once for all of them.
+// One end of a connection, and two of them, as the engine's tests drive them.
 #include "engine/testing/side.h"
 
 #include <arpa/inet.h>

@@ -50,8 +50,8 @@ TEST_P(LandingTest, MessagesOfManySegmentsInAnyPiecesArriveWhole) {
   }
 }
 
-/// Staging is tried in between, and landing again. What is staged is not in its place before its
-/// FPDU is whole.
+/// Staging is tried in between, and landing again, each for a turn at least: beside other work, a
+/// trial may end there. What is staged is not in its place before its FPDU is whole.
 TEST_P(LandingTest, MessagesArriveWholeWhicheverWayIsTried) {
   const Bytes payload = payload_of(kPayload);
   constexpr std::size_t kMessages = (LandingHabit::kTried + (24 << 20)) / kPayload;
@@ -68,8 +68,9 @@ TEST_P(LandingTest, MessagesArriveWholeWhicheverWayIsTried) {
     ASSERT_TRUE(std::equal(payload.begin(), payload.end(), memory)) << i;
   }
   if (GetParam() != Placement::Inline) return;  // a thread may look at it later
-  EXPECT_GT(early, kMessages / 4);
-  EXPECT_GT(late, kMessages / 4);
+  constexpr std::size_t kTurn = LandingHabit::kTurn / kPayload;
+  EXPECT_GT(early, kTurn / 2);
+  EXPECT_GT(late, kTurn / 2);
 }
 
 TEST_P(LandingTest, AWriteWaitsForItsCRC) {

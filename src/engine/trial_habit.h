@@ -29,9 +29,9 @@ struct Trial {
 template <Trial kTrial>
 class TrialHabit {
  public:
-  /// Octets of a whole trial, and those for which the better way is kept behind it.
-  static constexpr std::uint64_t kTried =
-      std::uint64_t{2} * kTrial.pairs * (kTrial.changing + kTrial.timed);
+  /// Octets of one turn and of a whole trial, and those for which the better way is kept behind it.
+  static constexpr std::uint64_t kTurn = kTrial.changing + kTrial.timed;
+  static constexpr std::uint64_t kTried = 2 * kTrial.pairs * kTurn;
   static constexpr std::uint64_t kKeptMin = 32 * kTried, kKeptMax = 4 * kKeptMin;
   /// The other way has to be faster by one part in so many.
   static constexpr int kGain = 16;

@@ -32,4 +32,4 @@ if(TARGET core_qp_test)
     WEFT_CQ_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/cq_state_table.txt"
     WEFT_SRQ_STATE_TABLE="${CMAKE_CURRENT_LIST_DIR}/srq_state_table.txt")
 endif()
-weft_fuzz(core_qp SOURCES qp/qp_fuzz.cc DEPENDS core CORPUS qp/corpus/qp)
+weft_fuzz(core_qp SOURCES qp/qp_fuzz.cc DEPENDS core_testing CORPUS qp/corpus/qp)

@@ -30,7 +30,9 @@ class Program(unittest.TestCase):
         self.folder = Path(folder.name)
         self.out, self.log = self.folder / "out", self.folder / "log"
         self.log.touch()
-        self.environment = {**os.environ, "FAKE_LOG": str(self.log)}
+        # The stand-in, a program of its own, is to find the python that this one has.
+        path = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
+        self.environment = {**os.environ, "FAKE_LOG": str(self.log), "PATH": path}
 
     def start(self, *words, limit=None, **environment):
         def limited():

@@ -426,14 +426,14 @@ def client_that_cannot():
 
 
 def until_busy(client):
-    """Waits until the first size is measured, so that the second one, long, is under way."""
+    """Waits until the first size is measured, so that one of the many others is under way."""
     lines = [client.stdout.readline() for _ in range(3)]
     check(re.match(r"\s+\d+ B", lines[2] or ""), f"no first row: {lines}")
-    time.sleep(0.3)  # into the legs of the second; any moment of theirs will do
+    time.sleep(0.1)  # into the legs of the others; any moment of theirs will do
 
 
 EVENT = ("--wait", "event")
-LONG = ("--time", "1", "--size", ",".join(["64"] + ["65"] * 100))
+LONG = ("--time", "0.25", "--size", ",".join(["64"] + ["65"] * 250))
 
 
 def killed_ends():

@@ -24,6 +24,9 @@ def mpirun(bench, persona, ranks, name, *more):
              "--mca", "plm", "isolated", "--mca", "pml", "cm", "--mca", "mtl", "ofi",
              "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm", "--mca", "btl", "self",
              "--mca", "osc", "pt2pt", "--mca", "mtl_base_verbose", "50"]
+    if bench.sanitizer and bench.sanitizer.kind == "address":
+        kept = os.path.join(os.path.dirname(program), "stock_keep_loaded.so")
+        words = ["sh", "-c", 'LD_PRELOAD="$LD_PRELOAD $0" exec "$@"', kept, *words]
     run = bench.run(*words, *more, program, options=("--persona", persona),
                     namespace=sandbox(bench), label="Open MPI over libfabric's verbs;ofi_rxm",
                     OMPI_MCA_orte_tmpdir_base=bench.folder)

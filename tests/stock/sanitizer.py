@@ -162,7 +162,7 @@ class Sanitizer:
     """The reports of one case, in `folder`."""
 
     def __init__(self, kind, folder):
-        self.listed, self.folder = Listed(), os.path.join(folder, "reports")
+        self.kind, self.listed, self.folder = kind, Listed(), os.path.join(folder, "reports")
         os.mkdir(self.folder)
         self.variables = OTHERS[kind] | {
             name: ":".join([*flags, f"log_path={self.folder}/{name[:4].lower()}"])

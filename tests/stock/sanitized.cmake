@@ -67,8 +67,8 @@ else()
   weft_planted(leak "Direct leak.*rdma_getaddrinfo")
 endif()
 
-add_dependencies(tsan_tests weft ibverbs rdmacm weft-sockets stock_planted stock_unmap stock_full_cq
-                 stock_surface stock_hostile stock_victim)
+add_dependencies(tsan_tests weft ibverbs rdmacm weft-sockets example_board example_fetch
+                 stock_planted stock_unmap stock_full_cq stock_surface stock_hostile stock_victim)
 if(TARGET stock_mpi)
   add_dependencies(tsan_tests stock_mpi)
 endif()

@@ -10,8 +10,10 @@
 file(REAL_PATH ${CMAKE_BINARY_DIR} weft_profile_build)
 set(weft_profile_flags -fprofile-prefix-path=${weft_profile_build} -fprofile-update=prefer-atomic)
 if(WEFT_TRAIN)
+  # What is counted is settled before anything is optimised as a whole, which takes as long again.
+  list(REMOVE_ITEM weft_lto_compile -flto=auto -ffat-lto-objects)
   list(APPEND weft_lto_compile -fprofile-generate=${WEFT_TRAIN} ${weft_profile_flags})
-  list(APPEND weft_lto_link -fprofile-generate=${WEFT_TRAIN} ${weft_profile_flags})
+  set(weft_lto_link -fprofile-generate=${WEFT_TRAIN})
 elseif(WEFT_PROFILE AND NOT CMAKE_CROSSCOMPILING)
   set(weft_profile ${weft_profile_build}/profile)
   set(WEFT_PROFILE_MADE ${weft_profile}/made)

@@ -20,8 +20,10 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Without these it keeps nothing that was compiled behind a precompiled header.
-  set(ccache ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  # Without the first it keeps nothing that was compiled behind a precompiled header; without the
+  # second, what one build folder compiled is of no use to another one (scripts/train).
+  set(ccache ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_NOHASHDIR=1
+      ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache})
   set(CMAKE_C_COMPILER_LAUNCHER ${ccache})
 endif()

@@ -25,7 +25,7 @@ struct Arrivals {
 ///
 /// One QP at a time: who has posted to another one meanwhile, or is written to by others, waits for
 /// more than one peer.
-/// Threads: the progress lock, but for miss_post.
+/// Threads: the progress lock, but for miss_post and keeps.
 class AnswerHabit {
  public:
   /// Posts in a row that were answered alike, before one is waited behind; and after each time that
@@ -55,6 +55,45 @@ class AnswerHabit {
   /// A post, served. `placed`: how many Writes of its peer so far, `all`: what came for any QP.
   /// `now`: before it was served; it need not be right unless is_timed().
   Advice note_post(device::QPNumber qp, std::uint32_t placed, const Arrivals& all, Instant now) {
+    const Advice advice = judge_post(qp, placed, all, now);
+    kept_.store(waits() ? qp_ : 0, std::memory_order_relaxed);
+    return advice;
+  }
+  /// A post that is of another kind. True: the progress thread has to look.
+  bool note_other_post() {
+    kept_.store(0, std::memory_order_relaxed);
+    return begin_anew(0) == Advice::Wake;
+  }
+  /// A post that could not be noted, by any thread: somebody else held the lock.
+  void miss_post() { missed_.store(true, std::memory_order_relaxed); }
+  /// Are posts to this QP waited behind? For any thread: as of the last post.
+  bool keeps(device::QPNumber qp) const { return kept_.load(std::memory_order_relaxed) == qp; }
+  /// Of the QP that was posted to last, so many Writes were placed while the program made no call.
+  /// `now` as above.
+  void note_unasked(std::uint32_t writes, Instant now) {
+    unasked_ += writes;
+    took_ = now - posted_at_;
+  }
+  Duration wait() const { return std::clamp(2 * longest_, kWaitMin, kWaitMax); }
+  bool has_come(std::uint32_t placed) const { return answer_ != 0 && placed - placed_ >= answer_; }
+  /// Something else came, for this QP or another, which the program may wait for as well.
+  bool is_over(std::uint32_t placed, const Arrivals& all) const {
+    return all.receives != all_.receives || all.writes - all_.writes != placed - placed_;
+  }
+  void tell(bool found, Instant now) {
+    found_ = found;
+    took_ = now - posted_at_;
+    patience_.tell(found);
+  }
+
+  device::QPNumber qp() const { return qp_; }
+
+ private:
+  /// One post that is late counts as much as so many that are not.
+  static constexpr std::uint32_t kLateWeight = 8, kLateMax = 4 * kLateWeight;
+
+  bool waits() const { return regular_ >= needed_; }
+  Advice judge_post(device::QPNumber qp, std::uint32_t placed, const Arrivals& all, Instant now) {
     const std::uint32_t writes = placed - placed_;
     const bool in_time = qp == qp_ && !is_over(placed, all) && writes != 0 &&
                          writes <= kAnswerMax && (found_ || unasked_ == writes);
@@ -86,35 +125,6 @@ class AnswerHabit {
     }
     return patience_.is_worth() ? Advice::Yes : Advice::No;
   }
-  /// A post that is of another kind. True: the progress thread has to look.
-  bool note_other_post() { return begin_anew(0) == Advice::Wake; }
-  /// A post that could not be noted, by any thread: somebody else held the lock.
-  void miss_post() { missed_.store(true, std::memory_order_relaxed); }
-  /// Of the QP that was posted to last, so many Writes were placed while the program made no call.
-  /// `now` as above.
-  void note_unasked(std::uint32_t writes, Instant now) {
-    unasked_ += writes;
-    took_ = now - posted_at_;
-  }
-  Duration wait() const { return std::clamp(2 * longest_, kWaitMin, kWaitMax); }
-  bool has_come(std::uint32_t placed) const { return answer_ != 0 && placed - placed_ >= answer_; }
-  /// Something else came, for this QP or another, which the program may wait for as well.
-  bool is_over(std::uint32_t placed, const Arrivals& all) const {
-    return all.receives != all_.receives || all.writes - all_.writes != placed - placed_;
-  }
-  void tell(bool found, Instant now) {
-    found_ = found;
-    took_ = now - posted_at_;
-    patience_.tell(found);
-  }
-
-  device::QPNumber qp() const { return qp_; }
-
- private:
-  /// One post that is late counts as much as so many that are not.
-  static constexpr std::uint32_t kLateWeight = 8, kLateMax = 4 * kLateWeight;
-
-  bool waits() const { return regular_ >= needed_; }
   /// Again and again, or while it is learnt.
   bool comes_late(bool is_late) {
     late_ = is_late ? late_ + kLateWeight : late_ - std::min(late_, 1u);
@@ -147,6 +157,7 @@ class AnswerHabit {
   std::uint32_t next_probe_ = kProbeMin;
   bool found_ = false;               ///< the last post was waited behind, and the answer came
   std::atomic<bool> missed_{false};  ///< a post since the last one that was noted
+  std::atomic<device::QPNumber> kept_{0};  ///< 0: none
   Patience patience_;
 };
 

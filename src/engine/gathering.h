@@ -25,6 +25,8 @@ class Company {
     rare_.store(follow < kFollowMax ? rare - 1 : 0, std::memory_order_relaxed);
     return true;
   }
+  /// Would the next post not wait?
+  bool is_rare() const { return rare_.load(std::memory_order_relaxed) != 0; }
   void handle_served(bool alone) {
     alone_ = alone ? alone_ + 1 : 0;
     if (alone_ < kAloneMax) return;
@@ -49,6 +51,10 @@ class Gathering {
  public:
   /// Is this post in the middle of a stream of posts? Else it never waits.
   static bool in_stream(const device::Posted& posted) { return posted.open >= kOpenMin; }
+  /// Is the next one in no stream after all, for those before it were not joined, or forgotten?
+  bool is_lone(const Company& company) const {
+    return barred_.load(std::memory_order_relaxed) != 0 || company.is_rare();
+  }
   /// May what this doorbell rings for, which is in_stream, wait for a later call of the program? If
   /// so it counts as waiting until handle_served. `armings`: how often the QP's CQs were armed so
   /// far.

@@ -25,6 +25,13 @@ std::uint32_t count_barred(Gathering& gathering, Company& company) {
   return count;
 }
 
+/// Posts once, and is served before it posts again. Did it wait?
+bool waits_alone(Gathering& gathering, Company& company, std::uint32_t empty_polls) {
+  const bool waits = gathering.may_wait(kAmongOthers, 0, empty_polls, company);
+  gathering.handle_served(false, company);
+  return waits;
+}
+
 TEST(GatheringTest, SmallPostsWaitUntilThereAreAHundredOrSo) {
   Gathering gathering;
   Company company;
@@ -64,6 +71,23 @@ TEST(GatheringTest, WhoIsForgottenAgainAndAgainSoonHardlyEverWaits) {
   }
 }
 
+TEST(GatheringTest, WhoIsForgottenOrNotJoinedPostsAlone) {
+  Gathering forgotten, other;
+  Company company;
+  EXPECT_FALSE(forgotten.is_lone(company));
+  ASSERT_TRUE(forgotten.may_wait(kAmongOthers, 0, 0, company));
+  EXPECT_FALSE(forgotten.is_lone(company));
+  forgotten.handle_served(true, company);
+  EXPECT_TRUE(forgotten.is_lone(company));
+  EXPECT_FALSE(other.is_lone(company));
+  count_barred(forgotten, company);
+  EXPECT_FALSE(forgotten.is_lone(company));
+  std::uint32_t polls = 0;
+  while (waits_alone(other, company, ++polls)) ASSERT_LT(polls, 100u);
+  EXPECT_TRUE(other.is_lone(company));
+  EXPECT_TRUE(forgotten.is_lone(company));
+}
+
 TEST(GatheringTest, AMillionIsTheMost) {
   Gathering gathering;
   Company company;
@@ -73,13 +97,6 @@ TEST(GatheringTest, AMillionIsTheMost) {
     gathering.handle_served(true, company);
   }
   EXPECT_LE(count_barred(gathering, company), 1u << 20);
-}
-
-/// Posts once, and is served before it posts again. Did it wait?
-bool waits_alone(Gathering& gathering, Company& company, std::uint32_t empty_polls) {
-  const bool waits = gathering.may_wait(kAmongOthers, 0, empty_polls, company);
-  gathering.handle_served(false, company);
-  return waits;
 }
 
 TEST(CompanyTest, WhoseWaitNobodyJoinsDoesNotWaitForAThousandPosts) {

@@ -293,7 +293,7 @@ class Rnic final : public device::Device,
   void serve_shared();
   void serve(QueuePair&);
   void serve_now(QueuePair&);
-  Duration answer_wait(QueuePair&, const device::Posted&, Instant began);
+  Duration answer_wait(QueuePair&, bool lone, Instant began);
   void await_answer(device::QPNumber, Duration wait);
   static HangUp hang_up_of(std::uint32_t events);
   bool look_around(device::CQNumber empty);

@@ -72,6 +72,8 @@ void Rnic::serve(QueuePair& qp) {
 void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return;
+  const bool lone = !Gathering::in_stream(posted) || qp->gathering.is_lone(company_) ||
+                    answer_habit_.keeps(number);
   if (gather(*qp, posted)) {
     mark_rung(*qp);
     // Pairs with end_watch: one of the two sees what the other did.
@@ -83,7 +85,7 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   const auto serve_it = [&](Rnic& rnic) {
     const Instant began = rnic.answer_habit_.is_timed() ? rnic.read_clock() : rnic.now_;
     rnic.serve_now(*qp);
-    wait = rnic.answer_wait(*qp, posted, began);
+    wait = rnic.answer_wait(*qp, lone, began);
   };
   // Mostly the RNIC is idle, and nobody has to be told whom to serve.
   if (Entry::try_enter(*this, serve_it)) {
@@ -95,11 +97,11 @@ void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   Entry::try_enter(*this, [](Rnic&) {});
 }
 
-/// How long this post, which was served, stays for its answer. Who armed a CQ waits for something
-/// else.
-Duration Rnic::answer_wait(QueuePair& qp, const device::Posted& posted, Instant began) {
-  if (settings_.engine == Placement::Inline || Gathering::in_stream(posted) ||
-      qp.send_cq().armed() || qp.receive_cq().armed()) {
+/// How long this post, which was served, stays for its answer. Who is in a stream of posts, or
+/// armed a CQ, waits for something else.
+Duration Rnic::answer_wait(QueuePair& qp, bool lone, Instant began) {
+  if (settings_.engine == Placement::Inline || !lone || qp.send_cq().armed() ||
+      qp.receive_cq().armed()) {
     if (answer_habit_.note_other_post()) nap_.interrupt();
     return {};
   }
@@ -142,9 +144,10 @@ void Rnic::await_answer(device::QPNumber number, Duration wait) {
   nap_.interrupt();
 }
 
-/// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep.
+/// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep,
+/// and who waits at memory for the answer to each post makes no call.
 bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
-  if (!Gathering::in_stream(posted)) return false;
+  if (!Gathering::in_stream(posted) || answer_habit_.keeps(qp.number())) return false;
   if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
     return false;
   }

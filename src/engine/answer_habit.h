@@ -25,7 +25,7 @@ struct Arrivals {
 ///
 /// One QP at a time: who has posted to another one meanwhile, or is written to by others, waits for
 /// more than one peer.
-/// Threads: the progress lock, but for miss_post and keeps.
+/// Threads: the progress lock, but for miss_post, is_answered and is_another.
 class AnswerHabit {
  public:
   /// Posts in a row that were answered alike, before one is waited behind; and after each time that
@@ -56,18 +56,26 @@ class AnswerHabit {
   /// `now`: before it was served; it need not be right unless is_timed().
   Advice note_post(device::QPNumber qp, std::uint32_t placed, const Arrivals& all, Instant now) {
     const Advice advice = judge_post(qp, placed, all, now);
-    kept_.store(waits() ? qp_ : 0, std::memory_order_relaxed);
+    answered_.store(regular_ >= kRegularMin ? qp_ : 0, std::memory_order_relaxed);
     return advice;
   }
-  /// A post that is of another kind. True: the progress thread has to look.
+  /// A post that is of another kind, which ends a wait too. True: the progress thread has to look.
   bool note_other_post() {
-    kept_.store(0, std::memory_order_relaxed);
+    answered_.store(0, std::memory_order_relaxed);
+    qp_ = 0;
     return begin_anew(0) == Advice::Wake;
   }
   /// A post that could not be noted, by any thread: somebody else held the lock.
   void miss_post() { missed_.store(true, std::memory_order_relaxed); }
-  /// Are posts to this QP waited behind? For any thread: as of the last post.
-  bool keeps(device::QPNumber qp) const { return kept_.load(std::memory_order_relaxed) == qp; }
+  /// To the QP whose posts have been answered one by one of late, if there is one, or to others.
+  /// For any thread: as of the last post.
+  bool is_answered(device::QPNumber qp) const {
+    return answered_.load(std::memory_order_relaxed) == qp;
+  }
+  bool is_another(device::QPNumber qp) const {
+    const device::QPNumber answered = answered_.load(std::memory_order_relaxed);
+    return answered != 0 && answered != qp;
+  }
   /// Of the QP that was posted to last, so many Writes were placed while the program made no call.
   /// `now` as above.
   void note_unasked(std::uint32_t writes, Instant now) {
@@ -142,7 +150,7 @@ class AnswerHabit {
     return waited ? Advice::Wake : Advice::No;
   }
 
-  device::QPNumber qp_ = 0;   ///< that was posted to last
+  device::QPNumber qp_ = 0;   ///< that was posted to last; 0: by a post of another kind
   std::uint32_t placed_ = 0;  ///< at that post
   Arrivals all_;              ///< likewise
   Instant posted_at_;
@@ -157,7 +165,7 @@ class AnswerHabit {
   std::uint32_t next_probe_ = kProbeMin;
   bool found_ = false;               ///< the last post was waited behind, and the answer came
   std::atomic<bool> missed_{false};  ///< a post since the last one that was noted
-  std::atomic<device::QPNumber> kept_{0};  ///< 0: none
+  std::atomic<device::QPNumber> answered_{0};  ///< 0: none
   Patience patience_;
 };
 

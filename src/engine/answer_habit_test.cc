@@ -222,18 +222,39 @@ TEST(AnswerHabit, APostOfAnotherKindEndsItAndCallsTheProgressThread) {
   EXPECT_FALSE(program.habit.has_come(program.placed)) << "no answer is known";
 }
 
-TEST(AnswerHabit, KeepsTheQPWhosePostsAreWaitedBehindUntilThatEnds) {
+TEST(AnswerHabit, TellsWhichQPsPostsAreAnswered) {
   Program program;
   program.post();
-  EXPECT_FALSE(program.habit.keeps(program.qp));
+  EXPECT_FALSE(program.habit.is_answered(program.qp));
+  EXPECT_FALSE(program.habit.is_another(program.qp));
   ASSERT_NE(program.learn(), 0u);
-  EXPECT_TRUE(program.habit.keeps(program.qp));
-  EXPECT_FALSE(program.habit.keeps(program.qp + 1));
+  EXPECT_TRUE(program.habit.is_answered(program.qp));
+  EXPECT_FALSE(program.habit.is_another(program.qp));
+  EXPECT_FALSE(program.habit.is_answered(program.qp + 1));
+  EXPECT_TRUE(program.habit.is_another(program.qp + 1));
   program.post();  // without an answer
-  EXPECT_FALSE(program.habit.keeps(program.qp));
+  EXPECT_FALSE(program.habit.is_answered(program.qp));
   ASSERT_NE(program.learn(), 0u);
+  EXPECT_EQ(program.habit.qp(), program.qp);
   program.habit.note_other_post();
-  EXPECT_FALSE(program.habit.keeps(program.qp));
+  EXPECT_FALSE(program.habit.is_answered(program.qp));
+  EXPECT_FALSE(program.habit.is_another(program.qp + 1));
+  EXPECT_NE(program.habit.qp(), program.qp) << "who waits for an answer there would wait on";
+}
+
+/// However long it takes until they are waited behind again: else they would wait for others.
+TEST(AnswerHabit, TellsSoonWhichAreAnsweredAgain) {
+  Program program;
+  program.post();
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_NE(program.learn(), 0u);
+    program.post();
+  }
+  std::uint32_t turns = 0;
+  while (!program.habit.is_answered(program.qp)) {
+    ASSERT_NE(program.turn(), Advice::Yes);
+    ASSERT_LE(++turns, AnswerHabit::kRegularMin);
+  }
 }
 
 TEST(AnswerHabit, WaitsForTwiceAsLongAsAnswersTook) {
@@ -367,11 +388,13 @@ TEST_F(AnswerTest, IsHereWhenThePostReturns) {
 /// As in the middle of a stream, in which posts wait for the next ones: they do not for long.
 TEST_F(AnswerTest, IsHereAlsoWhereNoPostIsKnownToBeDone) {
   ASSERT_FALSE(HasFatalFailure());
-  posted = {.entries = 1, .open = 16, .octets = 8};
+  constexpr device::Posted kInAStream{.entries = 1, .open = 16, .octets = 8};
+  posted = kInAStream;
   if (is_waited_for()) return;
   posted = {};
   if (!is_waited_for()) GTEST_SKIP() << "on this machine no answer comes so soon";
-  ADD_FAILURE() << "it is where each post is by itself";
+  posted = kInAStream;
+  EXPECT_TRUE(is_waited_for()) << "it is where each post is by itself";
 }
 
 TEST_F(AnswerTest, ThatComesLateIsPlacedThoughNobodyCalls) {

@@ -25,7 +25,7 @@ class Company {
     rare_.store(follow < kFollowMax ? rare - 1 : 0, std::memory_order_relaxed);
     return true;
   }
-  /// Would the next post not wait?
+  /// Will the next post not wait?
   bool is_rare() const { return rare_.load(std::memory_order_relaxed) != 0; }
   void handle_served(bool alone) {
     alone_ = alone ? alone_ + 1 : 0;
@@ -51,7 +51,8 @@ class Gathering {
  public:
   /// Is this post in the middle of a stream of posts? Else it never waits.
   static bool in_stream(const device::Posted& posted) { return posted.open >= kOpenMin; }
-  /// Is the next one in no stream after all, for those before it were not joined, or forgotten?
+  /// Is a post that did not wait in no stream after all, for those before it were not joined, or
+  /// were forgotten?
   bool is_lone(const Company& company) const {
     return barred_.load(std::memory_order_relaxed) != 0 || company.is_rare();
   }

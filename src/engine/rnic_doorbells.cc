@@ -72,15 +72,16 @@ void Rnic::serve(QueuePair& qp) {
 void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return;
-  const bool lone = !Gathering::in_stream(posted) || qp->gathering.is_lone(company_) ||
-                    answer_habit_.keeps(number);
   if (gather(*qp, posted)) {
+    if (answer_habit_.is_another(number)) answer_habit_.miss_post();
     mark_rung(*qp);
     // Pairs with end_watch: one of the two sees what the other did.
     if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) wake_waiter();
     return;
   }
   note_consumer();
+  const bool lone = !Gathering::in_stream(posted) || qp->gathering.is_lone(company_) ||
+                    answer_habit_.is_answered(number);
   Duration wait{};
   const auto serve_it = [&](Rnic& rnic) {
     const Instant began = rnic.answer_habit_.is_timed() ? rnic.read_clock() : rnic.now_;
@@ -147,7 +148,7 @@ void Rnic::await_answer(device::QPNumber number, Duration wait) {
 /// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep,
 /// and who waits at memory for the answer to each post makes no call.
 bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
-  if (!Gathering::in_stream(posted) || answer_habit_.keeps(qp.number())) return false;
+  if (!Gathering::in_stream(posted) || answer_habit_.is_answered(qp.number())) return false;
   if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
     return false;
   }

@@ -21,6 +21,13 @@ namespace {
 constexpr std::uint64_t kWakeKey = 0;
 constexpr std::uint64_t kTimerKey = UINT64_MAX;
 constexpr std::int64_t kSecond = 1'000'000'000;
+
+/// By number, as all calls for a stream's descriptor are (transport/tcp/syscalls.h). To
+/// ThreadSanitizer, which would see this call and not that the descriptor is closed, whoever has
+/// its number next and closes that would be in a race with us.
+long control_by_number(int epoll, int operation, int fd, epoll_event* event) {
+  return raw::call(SYS_epoll_ctl, epoll, operation, fd, event);
+}
 }  // namespace
 
 Poller::~Poller() {
@@ -43,8 +50,10 @@ Result<void> Poller::control(int operation, int fd, std::uint32_t events, std::u
   epoll_event event = {};
   event.events = events;
   event.data.u64 = key;
-  if (::epoll_ctl(epoll_, operation, fd, &event) == 0) return {};
-  return Error{errno, "the engine's poller cannot watch the descriptor (epoll_ctl)"};
+  const long result = control_by_number(epoll_, operation, fd, &event);
+  if (result == 0) return {};
+  return Error{static_cast<int>(-result),
+               "the engine's poller cannot watch the descriptor (epoll_ctl)"};
 }
 
 Result<void> Poller::add(int fd, std::uint32_t events, std::uint64_t key) {
@@ -56,7 +65,7 @@ Result<void> Poller::modify(int fd, std::uint32_t events, std::uint64_t key) {
 }
 
 void Poller::remove(int fd) {
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  control_by_number(epoll_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
 std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {

@@ -389,12 +389,14 @@ TEST_F(AnswerTest, IsHereWhenThePostReturns) {
 TEST_F(AnswerTest, IsHereAlsoWhereNoPostIsKnownToBeDone) {
   ASSERT_FALSE(HasFatalFailure());
   constexpr device::Posted kInAStream{.entries = 1, .open = 16, .octets = 8};
-  posted = kInAStream;
-  if (is_waited_for()) return;
-  posted = {};
-  if (!is_waited_for()) GTEST_SKIP() << "on this machine no answer comes so soon";
-  posted = kInAStream;
-  EXPECT_TRUE(is_waited_for()) << "it is where each post is by itself";
+  constexpr int kTimes = 3;
+  for (int i = 0; i < kTimes; ++i) {
+    posted = kInAStream;
+    if (is_waited_for()) return;
+    posted = {};
+    if (!is_waited_for()) GTEST_SKIP() << "on this machine no answer comes so soon";
+  }
+  ADD_FAILURE() << "it is where each post is by itself";
 }
 
 TEST_F(AnswerTest, ThatComesLateIsPlacedThoughNobodyCalls) {

@@ -5,6 +5,15 @@
 
 namespace weft::core::testing {
 
+namespace {
+template <typename Header>
+Bytes encoded(const Header& header) {
+  Bytes out(Header::kOctets);
+  header.encode(out);
+  return out;
+}
+}  // namespace
+
 Bytes fpdu(const Bytes& ulpdu) {
   Bytes out(2);
   store_be16(out.data(), static_cast<std::uint16_t>(ulpdu.size()));
@@ -68,27 +77,20 @@ Bytes send(std::uint32_t msn, const Bytes& payload, std::uint32_t mo, bool last)
 }
 
 Bytes read_request(std::uint32_t msn, const wire::ReadRequest& request) {
-  Bytes payload(wire::ReadRequest::kOctets);
-  request.encode(payload);
-  return untagged(wire::Opcode::ReadRequest, 1, msn, 0, payload);
+  return untagged(wire::Opcode::ReadRequest, 1, msn, 0, encoded(request));
 }
 
 Bytes immediate(std::uint32_t msn, std::uint64_t value, wire::Opcode opcode) {
-  Bytes payload(wire::Immediate::kOctets);
-  wire::Immediate{value}.encode(payload);
-  return untagged(opcode, 0, msn, 0, payload);
+  return untagged(opcode, 0, msn, 0, encoded(wire::Immediate{value}));
 }
 
 Bytes atomic_request(std::uint32_t msn, const wire::AtomicRequest& request) {
-  Bytes payload(wire::AtomicRequest::kOctets);
-  request.encode(payload);
-  return untagged(wire::Opcode::AtomicRequest, 1, msn, 0, payload);
+  return untagged(wire::Opcode::AtomicRequest, 1, msn, 0, encoded(request));
 }
 
 Bytes atomic_response(std::uint32_t msn, std::uint32_t id, std::uint64_t original) {
-  Bytes payload(wire::AtomicResponse::kOctets);
-  wire::AtomicResponse{id, original}.encode(payload);
-  return untagged(wire::Opcode::AtomicResponse, 3, msn, 0, payload);
+  return untagged(wire::Opcode::AtomicResponse, 3, msn, 0,
+                  encoded(wire::AtomicResponse{id, original}));
 }
 
 Bytes terminate(std::uint16_t error, const Bytes& about, bool read_request) {

@@ -25,7 +25,7 @@ struct Arrivals {
 ///
 /// One QP at a time: who has posted to another one meanwhile, or is written to by others, waits for
 /// more than one peer.
-/// Threads: the progress lock, but for miss_post, is_answered and is_another.
+/// Threads: the progress lock, but for miss_post, is_answered and is_another_answered.
 class AnswerHabit {
  public:
   /// Posts in a row that were answered alike, before one is waited behind; and after each time that
@@ -67,12 +67,12 @@ class AnswerHabit {
   }
   /// A post that could not be noted, by any thread: somebody else held the lock.
   void miss_post() { missed_.store(true, std::memory_order_relaxed); }
-  /// To the QP whose posts have been answered one by one of late, if there is one, or to others.
-  /// For any thread: as of the last post.
+  /// Were the last posts to this QP answered one by one? For any thread, as is the next.
   bool is_answered(device::QPNumber qp) const {
     return answered_.load(std::memory_order_relaxed) == qp;
   }
-  bool is_another(device::QPNumber qp) const {
+  /// Were those to another one?
+  bool is_another_answered(device::QPNumber qp) const {
     const device::QPNumber answered = answered_.load(std::memory_order_relaxed);
     return answered != 0 && answered != qp;
   }

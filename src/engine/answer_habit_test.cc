@@ -226,19 +226,19 @@ TEST(AnswerHabit, TellsWhichQPsPostsAreAnswered) {
   Program program;
   program.post();
   EXPECT_FALSE(program.habit.is_answered(program.qp));
-  EXPECT_FALSE(program.habit.is_another(program.qp));
+  EXPECT_FALSE(program.habit.is_another_answered(program.qp));
   ASSERT_NE(program.learn(), 0u);
   EXPECT_TRUE(program.habit.is_answered(program.qp));
-  EXPECT_FALSE(program.habit.is_another(program.qp));
+  EXPECT_FALSE(program.habit.is_another_answered(program.qp));
   EXPECT_FALSE(program.habit.is_answered(program.qp + 1));
-  EXPECT_TRUE(program.habit.is_another(program.qp + 1));
+  EXPECT_TRUE(program.habit.is_another_answered(program.qp + 1));
   program.post();  // without an answer
   EXPECT_FALSE(program.habit.is_answered(program.qp));
   ASSERT_NE(program.learn(), 0u);
   EXPECT_EQ(program.habit.qp(), program.qp);
   program.habit.note_other_post();
   EXPECT_FALSE(program.habit.is_answered(program.qp));
-  EXPECT_FALSE(program.habit.is_another(program.qp + 1));
+  EXPECT_FALSE(program.habit.is_another_answered(program.qp + 1));
   EXPECT_NE(program.habit.qp(), program.qp) << "who waits for an answer there would wait on";
 }
 

@@ -21,13 +21,6 @@ namespace {
 constexpr std::uint64_t kWakeKey = 0;
 constexpr std::uint64_t kTimerKey = UINT64_MAX;
 constexpr std::int64_t kSecond = 1'000'000'000;
-
-/// By number, as all calls for a stream's descriptor are (transport/tcp/syscalls.h). To
-/// ThreadSanitizer, which would see this call and not that the descriptor is closed, whoever has
-/// its number next and closes that would be in a race with us.
-long control_by_number(int epoll, int operation, int fd, epoll_event* event) {
-  return raw::call(SYS_epoll_ctl, epoll, operation, fd, event);
-}
 }  // namespace
 
 Poller::~Poller() {
@@ -50,7 +43,10 @@ Result<void> Poller::control(int operation, int fd, std::uint32_t events, std::u
   epoll_event event = {};
   event.events = events;
   event.data.u64 = key;
-  const long result = control_by_number(epoll_, operation, fd, &event);
+  // By number, as all calls for a stream's descriptor are (transport/tcp/syscalls.h). Of two kinds
+  // ThreadSanitizer would see this one and not the close: whoever has the number next and closes it
+  // would be in a race with us.
+  const long result = raw::call(SYS_epoll_ctl, epoll_, operation, fd, &event);
   if (result == 0) return {};
   return Error{static_cast<int>(-result),
                "the engine's poller cannot watch the descriptor (epoll_ctl)"};
@@ -65,7 +61,7 @@ Result<void> Poller::modify(int fd, std::uint32_t events, std::uint64_t key) {
 }
 
 void Poller::remove(int fd) {
-  control_by_number(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  static_cast<void>(control(EPOLL_CTL_DEL, fd, 0, 0));
 }
 
 std::span<const epoll_event> Poller::wait(int timeout_ms, std::span<epoll_event> out) {

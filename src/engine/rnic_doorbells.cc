@@ -72,16 +72,17 @@ void Rnic::serve(QueuePair& qp) {
 void Rnic::ring_send(device::QPNumber number, const device::Posted& posted) {
   QueuePair* qp = find_qp(number);
   if (qp == nullptr) return;
-  if (gather(*qp, posted)) {
-    if (answer_habit_.is_another(number)) answer_habit_.miss_post();
+  // Who waits at memory for the answer to each post makes no call behind it, signalled or not.
+  const bool in_stream = Gathering::in_stream(posted) && !answer_habit_.is_answered(number);
+  if (in_stream && gather(*qp, posted)) {
+    if (answer_habit_.is_another_answered(number)) answer_habit_.miss_post();
     mark_rung(*qp);
     // Pairs with end_watch: one of the two sees what the other did.
     if (!watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true)) wake_waiter();
     return;
   }
   note_consumer();
-  const bool lone = !Gathering::in_stream(posted) || qp->gathering.is_lone(company_) ||
-                    answer_habit_.is_answered(number);
+  const bool lone = !in_stream || qp->gathering.is_lone(company_);
   Duration wait{};
   const auto serve_it = [&](Rnic& rnic) {
     const Instant began = rnic.answer_habit_.is_timed() ? rnic.read_clock() : rnic.now_;
@@ -145,10 +146,9 @@ void Rnic::await_answer(device::QPNumber number, Duration wait) {
   nap_.interrupt();
 }
 
-/// May this post be left lying until the program calls again? Who armed a CQ may be about to sleep,
-/// and who waits at memory for the answer to each post makes no call.
+/// May this post, in a stream of them, be left lying until the program calls again? Who armed a CQ
+/// may be about to sleep.
 bool Rnic::gather(QueuePair& qp, const device::Posted& posted) {
-  if (!Gathering::in_stream(posted) || answer_habit_.is_answered(qp.number())) return false;
   if (settings_.engine == Placement::Inline || qp.send_cq().armed() || qp.receive_cq().armed()) {
     return false;
   }

@@ -11,6 +11,7 @@
 #include "base/byte_order.h"
 #include "core/qp/qp.h"
 #include "core/qp/testing/fakes.h"
+#include "core/qp/testing/hostile.h"
 #include "wire/fpdu.h"
 
 namespace weft::core::testing {
@@ -229,14 +230,7 @@ class Run {
 
   // The peer's side.
   void give(const Bytes& ulpdu) {
-    Bytes fpdu(2);
-    store_be16(fpdu.data(), static_cast<std::uint16_t>(ulpdu.size()));
-    fpdu.insert(fpdu.end(), ulpdu.begin(), ulpdu.end());
-    fpdu.resize(fpdu.size() + wire::pad_octets(ulpdu.size()));
-    const std::uint32_t crc = crc32c_finish(crc32c_extend_portable(kCRC32CStart, fpdu));
-    fpdu.resize(fpdu.size() + 4);
-    store_crc(fpdu.data() + fpdu.size() - 4, crc);
-    arrive(fpdu);
+    arrive(fpdu(ulpdu));
   }
   void arrive(const Bytes& octets) {
     arrived_.insert(arrived_.end(), octets.begin(), octets.end());

@@ -112,12 +112,59 @@ function(weft_optimise target)
   endif()
 endfunction()
 
+# Headers that many sources begin with are compiled once for all of them (a precompiled header),
+# which saves a third of their time in the compiler. A source still includes what it uses: only
+# presets with sanitizers have preludes.
+if(WEFT_SANITIZE AND NOT WEFT_FUZZ AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+  set(WEFT_PRELUDES ON)
+endif()
+
+# weft_prelude(engine TESTS HEADERS <gtest/gtest.h> <engine/testing/side.h> DEPENDS engine_testing)
+#   What the TESTS, the LIBRARIES or the PROGRAMS that are named behind it, in this folder and
+#   below, begin with. DEPENDS is linked into each of those tests; USES are the headers' libraries.
+function(weft_prelude name kind)
+  cmake_parse_arguments(arg "" "" "HEADERS;DEPENDS;USES" ${ARGN})
+  list(TRANSFORM arg_DEPENDS PREPEND weft_)
+  if(kind STREQUAL "TESTS")
+    set(WEFT_PRELUDE_DEPENDS ${arg_DEPENDS} PARENT_SCOPE)
+  endif()
+  if(NOT WEFT_PRELUDES)
+    return()
+  endif()
+  set(target weft_prelude_${name})
+  set(source ${CMAKE_SOURCE_DIR}/tests/support/prelude_main.cc)
+  # Of the kind that it is for, so that its headers are compiled with the options of those.
+  if(kind STREQUAL "LIBRARIES")
+    add_library(${target} STATIC EXCLUDE_FROM_ALL ${source})
+  else()
+    add_executable(${target} EXCLUDE_FROM_ALL ${source})
+  endif()
+  if(kind STREQUAL "TESTS")
+    target_compile_options(${target} PRIVATE ${WEFT_TEST_OPTIONS})
+    target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
+  endif()
+  target_link_libraries(${target} PRIVATE ${arg_USES})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
+  set(WEFT_PRELUDE_OF_${kind} ${target} PARENT_SCOPE)
+endfunction()
+
+# weft_begin_with_prelude(TARGET LIBRARIES)   the prelude of that kind, if there is one
+function(weft_begin_with_prelude target kind)
+  if(WEFT_PRELUDE_OF_${kind})
+    target_precompile_headers(${target} REUSE_FROM ${WEFT_PRELUDE_OF_${kind}})
+    target_compile_options(${target} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
+  endif()
+endfunction()
+
 # weft_library(core SOURCES a.cc b.cc DEPENDS wire base)
 #   The static library weft_core. DEPENDS are folders of src/, exactly those its arrow allows.
 function(weft_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   add_library(weft_${name} STATIC ${arg_SOURCES})
   weft_optimise(weft_${name})
+  weft_begin_with_prelude(weft_${name} LIBRARIES)
   target_include_directories(weft_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM arg_DEPENDS PREPEND weft_)
   target_link_libraries(weft_${name} PUBLIC ${arg_DEPENDS} ${arg_LIBRARIES})
@@ -137,27 +184,6 @@ if(WEFT_SANITIZE)
   set(WEFT_TEST_OPTIONS -O0 -fno-sanitize=null,alignment)
 endif()
 
-# weft_prelude(engine HEADERS <gtest/gtest.h> <engine/testing/side.h> DEPENDS engine_testing)
-#   What the tests that are named behind it, in this folder and below, begin with: DEPENDS is linked
-#   into each. With sanitizers HEADERS are compiled once for all of them (a precompiled header),
-#   which saves a third of a test's time in the compiler. A test still includes what it uses.
-function(weft_prelude name)
-  cmake_parse_arguments(arg "" "" "HEADERS;DEPENDS" ${ARGN})
-  list(TRANSFORM arg_DEPENDS PREPEND weft_)
-  set(WEFT_PRELUDE_LIBRARIES ${arg_DEPENDS} PARENT_SCOPE)
-  if(WEFT_FUZZ OR NOT WEFT_SANITIZE OR CMAKE_DISABLE_PRECOMPILE_HEADERS)
-    return()
-  endif()
-  set(target weft_prelude_${name})
-  # An executable, as tests are, so that its headers are compiled with the options of theirs.
-  add_executable(${target} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/support/prelude_main.cc)
-  target_compile_options(${target} PRIVATE ${WEFT_TEST_OPTIONS})
-  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${target} PRIVATE ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
-  target_precompile_headers(${target} PRIVATE ${arg_HEADERS})
-  set(WEFT_PRELUDE ${target} PARENT_SCOPE)
-endfunction()
-
 # weft_test(core_qp SOURCES qp_test.cc DEPENDS core)    the executable core_qp_test, one ctest entry
 #   Labels: unit and those of LABELS. Tests of transport, device and engine are labelled tsan too.
 #   Preset release builds, for ./test, those that have another label.
@@ -174,15 +200,13 @@ function(weft_test name)
   list(FILTER tests INCLUDE REGEX "_test[.]cc$")
   list(REMOVE_ITEM arg_SOURCES ${tests})
   set_source_files_properties(${tests} PROPERTIES COMPILE_OPTIONS "${WEFT_TEST_OPTIONS}")
-  if(WEFT_PRELUDE)
-    target_precompile_headers(${name}_test REUSE_FROM ${WEFT_PRELUDE})
-    target_compile_options(${name}_test PRIVATE
-      $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
+  weft_begin_with_prelude(${name}_test TESTS)
+  if(arg_SOURCES)
     set_source_files_properties(${arg_SOURCES} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   endif()
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
   list(TRANSFORM arg_DEPENDS PREPEND weft_)
-  target_link_libraries(${name}_test PRIVATE ${WEFT_PRELUDE_LIBRARIES} ${arg_DEPENDS}
+  target_link_libraries(${name}_test PRIVATE ${WEFT_PRELUDE_DEPENDS} ${arg_DEPENDS}
                         ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name}_test)
   if(NOT arg_TIMEOUT)

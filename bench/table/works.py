@@ -102,6 +102,8 @@ KINDS = {
                         lambda octets, _: plain(octets, "ping")),
     "write-event": latency(lambda octets, _: ping(octets, "write-imm", wait="block"),
                            lambda octets, _: plain(octets, "ping", wait="block")),
+    "write-told": latency(lambda octets, _: ping(octets, "write-imm", wait="event"),
+                          lambda octets, _: plain(octets, "ping", wait="event")),
     "write-rate": Kind(
         "M/s",
         lambda octets, many: blast(octets, passive="poll", inline=octets <= INLINE_OCTETS,

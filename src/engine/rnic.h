@@ -121,6 +121,8 @@ class Rnic final : public device::Device,
   }
 
   bool sleeps_among() const { return sleeps_for(no_events_); }
+  /// Changes with every event of which a descriptor has to tell the program.
+  std::uint32_t told() const { return told_.load(std::memory_order_relaxed); }
 
   // For the progress thread.
   Poller& poller() { return poller_; }
@@ -436,6 +438,7 @@ class Rnic final : public device::Device,
   std::atomic<bool> sleeper_awake_{false};
   std::atomic<std::uint32_t> sleeper_turn_{
       0};  ///< counts those who slept, and those who jumped away
+  std::atomic<std::uint32_t> told_{0};
   const std::atomic<std::uint32_t> no_events_{0};  ///< what a sleeper among descriptors sleeps for
   static constexpr std::int64_t kNoDeadline = INT64_MAX;
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock

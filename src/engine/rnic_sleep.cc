@@ -168,7 +168,11 @@ void Rnic::abandon_sleep() {
 }
 
 bool Rnic::end_sleep(const std::atomic<std::uint32_t>& events) {
-  if (!sleeps_for(events)) return false;
+  if (!sleeps_for(events)) {
+    // Not a read-modify-write: nobody counts, it only has to change.
+    told_.store(told() + 1, std::memory_order_relaxed);
+    return false;
+  }
   // Awake, it makes progress, maybe this very progress, and looks at its queue afterwards.
   if (!sleeper_awake_.load(std::memory_order_seq_cst)) poller_.wake();
   return true;

@@ -128,6 +128,21 @@ TEST_F(SleepTest, TheSleeperServesWhatComesAndNeedsNoSign) {
   EXPECT_TRUE(served);
 }
 
+/// By that the progress thread knows of programs that wait at their descriptors.
+TEST_F(SleepTest, WhoDoesNotSleepInHereIsTold) {
+  Queue slept_for, another;
+  std::thread sleeper([&] { ASSERT_EQ(sleep_for(slept_for), Slept::Look); });
+  wait_for_sleeper(slept_for);
+  const std::uint32_t told = rnic().told();
+  another.add(rnic());
+  EXPECT_EQ(another.signs, 1u);
+  EXPECT_EQ(rnic().told(), told + 1);
+  slept_for.add(rnic());
+  EXPECT_EQ(slept_for.signs, 0u);
+  EXPECT_EQ(rnic().told(), told + 1);
+  sleeper.join();
+}
+
 TEST_F(SleepTest, AnEventThatIsThereIsNotSleptThrough) {
   Queue queue;
   queue.queued = 1;

@@ -14,6 +14,7 @@
 
 #include "base/signals.h"
 #include "engine/rnic.h"
+#include "engine/thread/deputy_look.h"
 #include "engine/thread/pause.h"
 
 namespace weft::engine {
@@ -136,7 +137,9 @@ void ProgressThread::run() {
     // To go in only to look would send what waits for the posts behind it.
     if (watched && !any && !timer_due && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
+    const std::uint32_t told = rnic_.told();
     if (edges ? rnic_.progress_edges() : rnic_.progress_events(ready)) stay_with_readers();
+    if (rnic_.told() != told) stay_for_program();
   }
 }
 
@@ -160,6 +163,39 @@ void ProgressThread::stay_with_readers() {
     stays_from_ = back + kReadersRest;
     return rnic_.leave_spliced();
   }
+}
+
+void ProgressThread::stay_for_program() {
+  const Instant time = now();
+  if (!looks_for_next_) look_habit_.note_wait(time - told_at_, true);
+  told_at_ = time;
+  while ((looks_for_next_ = look_habit_.is_worth())) {
+    look();
+    const Next next = look_for_next();
+    if (next != Next::OthersWork) look_habit_.tell(next == Next::Told);
+    if (next != Next::Told) return;
+    told_at_ = now();
+  }
+}
+
+ProgressThread::Next ProgressThread::look_for_next() {
+  const std::uint32_t told = rnic_.told();
+  DeputyLook look(told_at_);
+  while (!stop_.load(std::memory_order_acquire)) {
+    const std::uint32_t entries = rnic_.consumer_entries(), gathered = rnic_.gathered();
+    const Instant given = now();
+    ::sched_yield();
+    const Instant back = now();
+    if (rnic_.place().taken() || rnic_.has_left_to_polls() ||
+        rnic_.consumer_entries() - entries_seen_ >= kLoopEntries) {
+      return Next::OthersWork;
+    }
+    const bool programs = rnic_.consumer_entries() != entries || rnic_.gathered() != gathered;
+    if (!look.goes_on(given, back, programs)) return Next::Late;
+    rnic_.progress_edges();
+    if (rnic_.told() != told) return Next::Told;
+  }
+  return Next::OthersWork;
 }
 
 Duration ProgressThread::time_left() const {

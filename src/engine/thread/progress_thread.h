@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/time.h"
+#include "engine/look_habit.h"
 
 namespace weft::engine {
 
@@ -35,6 +36,16 @@ class ProgressThread {
   /// nobody else wants the processor. To sleep in between, by a timer, takes longer than they do to
   /// read, and such a short timer 20 us of a virtual machine.
   void stay_with_readers();
+  /// A program that waits at its descriptors was just told of an event. It answers, mostly at once,
+  /// and its peer answers that: so this thread looks for a moment before it sleeps, as a program
+  /// does that waits in here (docs/adr/0036).
+  void stay_for_program();
+  enum class Next : std::uint8_t {
+    Told,       ///< of an event, in time
+    Late,       ///< not in time
+    OthersWork  ///< the program does the work itself, or all is over
+  };
+  Next look_for_next();
   /// Are there posts that wait for their program's next call, and does it not come?
   void look_after_posts();
 
@@ -44,6 +55,9 @@ class ProgressThread {
   Instant looked_;            ///< after posts
   Duration forgotten_after_;  ///< so long later again
   Instant stays_from_;        ///< with readers, and not before
+  LookHabit look_habit_;      ///< for the program
+  Instant told_at_;           ///< when an event was
+  bool looks_for_next_ = true;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -100,6 +100,9 @@ KINDS = {
                         lambda octets, _: plain(octets, "ping")),
     "read-lat": latency(lambda octets, _: Work("ping", "read", size=octets, passive="poll"),
                         lambda octets, _: plain(octets, "ping")),
+    # Of a program that makes no call.
+    "read-asleep": latency(lambda octets, _: Work("ping", "read", size=octets),
+                           lambda octets, _: plain(octets, "ping")),
     "write-event": latency(lambda octets, _: ping(octets, "write-imm", wait="block"),
                            lambda octets, _: plain(octets, "ping", wait="block")),
     "write-told": latency(lambda octets, _: ping(octets, "write-imm", wait="event"),

@@ -106,7 +106,10 @@ void Connection::handle_stream_ready(HangUp hang_up) {
     transmit();
   }
   if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
-  if (state_ == ConnectionState::Streaming) transmit_more();
+  if (state_ == ConnectionState::Streaming) {
+    if (qp_->core().inbound_reads_open() != 0) owner_.handle_peers_request();
+    transmit_more();
+  }
   if (state_ != ConnectionState::Streaming) return;
   // Behind the peer's FIN there is nothing to read that would tell of the loss.
   if (peer_closed_ && (send_lost_ || hang_up == HangUp::Whole)) return lose_stream();

@@ -12,7 +12,7 @@ namespace weft::engine {
 /// Programs wait in patterns: for an answer, which comes at once, and for the next request, which
 /// does not. So what waits are like behind a short one and behind a long one is learnt apart.
 ///
-/// Threads: who has the poller's place.
+/// Threads: one at a time.
 class LookHabit {
  public:
   /// So long is looked; what takes less is short. An answer from this host does, on a machine whose

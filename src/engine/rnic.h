@@ -121,8 +121,11 @@ class Rnic final : public device::Device,
   }
 
   bool sleeps_among() const { return sleeps_for(no_events_); }
-  /// Changes with every event of which a descriptor has to tell the program.
+  /// Change with each part of an exchange, whose next one is likely to come soon: an event of which
+  /// a descriptor has to tell the program, and something had been sent since the last one; and a
+  /// Read of little or an atomic operation of a peer's that the program made no call for.
   std::uint32_t told() const { return told_.load(std::memory_order_relaxed); }
+  std::uint32_t answered() const { return answered_.load(std::memory_order_relaxed); }
 
   // For the progress thread.
   Poller& poller() { return poller_; }
@@ -203,8 +206,9 @@ class Rnic final : public device::Device,
     ++arrivals_;
     moved_ += octets;
   }
+  void handle_peers_request() override { ++peers_requests_; }
   void handle_departure(std::size_t octets) override {
-    ++departures_;
+    departures_.store(departures() + 1, std::memory_order_relaxed);
     moved_ += octets;
   }
   Instant read_clock() override {
@@ -316,6 +320,8 @@ class Rnic final : public device::Device,
   Expected what_may_come() const;
   bool sleep_for(Expected&);
   void give_way(Expected);
+  std::uint32_t departures() const { return departures_.load(std::memory_order_relaxed); }
+  void note_told();
   void note_empty_polls(std::uint32_t polls);
   void note_consumer(std::uint32_t calls = 1);
   void note_arming();
@@ -438,13 +444,15 @@ class Rnic final : public device::Device,
   std::atomic<bool> sleeper_awake_{false};
   std::atomic<std::uint32_t> sleeper_turn_{
       0};  ///< counts those who slept, and those who jumped away
-  std::atomic<std::uint32_t> told_{0};
+  std::atomic<std::uint32_t> told_{0}, answered_{0};
   const std::atomic<std::uint32_t> no_events_{0};  ///< what a sleeper among descriptors sleeps for
   static constexpr std::int64_t kNoDeadline = INT64_MAX;
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;
   std::uint32_t arrivals_ = 0;    ///< receives that found something
-  std::uint32_t departures_ = 0;  ///< sends of which something was taken
+  std::uint32_t peers_requests_ = 0;           ///< of which the poller told
+  std::atomic<std::uint32_t> departures_{0};   ///< sends of which something was taken
+  std::atomic<std::uint32_t> left_by_told_{0};  ///< of these, when told_ changed last
   std::uint64_t moved_ = 0;       ///< octets, of either
   std::atomic<bool> in_poll_{false};
   std::atomic<std::uint32_t> polls_asleep_{0};

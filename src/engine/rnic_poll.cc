@@ -48,7 +48,7 @@ void Rnic::poll(device::CQNumber empty) {
 
 /// What a poll does. True: give way then.
 bool Rnic::look_around(device::CQNumber empty) {
-  const std::uint32_t departures = departures_;
+  const std::uint32_t departures = this->departures();
   if (courtesy_.was_away()) poll_turn_ = kPollerEvery;  // the poller is asked now
   if (any_rung()) serve_rung();  // before the look at what came: a peer may wait for it
   const std::uint64_t moved = moved_;
@@ -58,7 +58,7 @@ bool Rnic::look_around(device::CQNumber empty) {
     note_consumer(kPollsPerBulk);
     poll_turn_ += kPollerEvery / kPollsPerBulk;
   }
-  const bool sent = departures_ != departures;
+  const bool sent = this->departures() != departures;
   return (asked || sent) && courtesy_.note(arrivals_, sent);
 }
 
@@ -193,11 +193,11 @@ bool Rnic::ask_streams(device::CQNumber empty, bool all) {
 bool Rnic::ask_stream(Connection& c) {
   const std::uint64_t began = ticks();
   if (!c.ask_pause.is_over(began) && !c.wants_write()) return false;
-  const std::uint32_t arrivals = arrivals_, departures = departures_;
+  const std::uint32_t arrivals = arrivals_, departures = this->departures();
   c.handle_polled();
   if (arrivals_ != arrivals) {
     c.ask_pause.note_found();
-  } else if (departures_ == departures && c.brings_messages() && c.stream() != nullptr &&
+  } else if (this->departures() == departures && c.brings_messages() && c.stream() != nullptr &&
              c.stream()->is_within_host()) {
     c.ask_pause.note_vain(began, ticks());
   }

@@ -17,6 +17,8 @@ namespace weft::engine {
 namespace {
 constexpr int kAcceptsPerTurn = 64;
 constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
+/// More that was received and sent in a turn is of a stream, whose next part comes anyway.
+constexpr std::uint64_t kLittleOctets = 16 * 1024;
 }  // namespace
 
 HangUp Rnic::hang_up_of(std::uint32_t events) {
@@ -100,8 +102,12 @@ void Rnic::serve_unasked(std::span<const epoll_event> ready) {
     const QueuePair* qp = find_qp(answer_habit_.qp());
     return qp == nullptr ? 0 : qp->writes_placed();
   };
-  const std::uint32_t before = writes();
+  const std::uint32_t before = writes(), requests = peers_requests_;
+  const std::uint64_t moved = moved_;
   serve_ready(ready);
+  if (peers_requests_ != requests && moved_ - moved <= kLittleOctets) {
+    answered_.store(answered() + 1, std::memory_order_relaxed);
+  }
   const std::uint32_t placed = writes() - before;
   if (placed != 0) answer_habit_.note_unasked(placed, read_clock());
 }

@@ -128,19 +128,44 @@ TEST_F(SleepTest, TheSleeperServesWhatComesAndNeedsNoSign) {
   EXPECT_TRUE(served);
 }
 
-/// By that the progress thread knows of programs that wait at their descriptors.
-TEST_F(SleepTest, WhoDoesNotSleepInHereIsTold) {
-  Queue slept_for, another;
+/// By that the progress thread knows of programs that wait at their descriptors, and answer.
+TEST_F(SleepTest, WhoAnswersAndIsToldByADescriptorIsInAnExchange) {
+  listen();
+  QPHandle client_qp = client->make_qp(), server_qp = server->make_qp();
+  establish(client_qp, server_qp);
+  ASSERT_FALSE(HasFatalFailure());
+  const auto answer = [&] {
+    client->post_receive(client_qp, 1, nullptr, 0, 0);
+    server->post_send(server_qp, {.wr_id = 2});
+    EXPECT_TRUE(client->wait_completion().has_value());
+    EXPECT_TRUE(server->wait_completion().has_value());
+  };
+  // The client's message first.
+  server->post_receive(server_qp, 1, nullptr, 0, 0);
+  client->post_send(client_qp, {.wr_id = 2});
+  for (Side* side : {client.get(), server.get()}) ASSERT_TRUE(side->wait_completion().has_value());
+
+  Queue queue;
+  answer();
+  const std::uint32_t told = rnic().told();
+  queue.add(rnic());
+  EXPECT_EQ(rnic().told(), told + 1);
+  queue.add(rnic());
+  EXPECT_EQ(rnic().told(), told + 1) << "nothing was sent";
+  answer();
+  queue.add(rnic());
+  EXPECT_EQ(rnic().told(), told + 2);
+  EXPECT_EQ(queue.signs, 3u);
+
+  // Nor is who sleeps in here.
+  answer();
+  Queue slept_for;
   std::thread sleeper([&] { ASSERT_EQ(sleep_for(slept_for), Slept::Look); });
   wait_for_sleeper(slept_for);
-  const std::uint32_t told = rnic().told();
-  another.add(rnic());
-  EXPECT_EQ(another.signs, 1u);
-  EXPECT_EQ(rnic().told(), told + 1);
   slept_for.add(rnic());
-  EXPECT_EQ(slept_for.signs, 0u);
-  EXPECT_EQ(rnic().told(), told + 1);
   sleeper.join();
+  EXPECT_EQ(slept_for.signs, 0u);
+  EXPECT_EQ(rnic().told(), told + 2);
 }
 
 TEST_F(SleepTest, AnEventThatIsThereIsNotSleptThrough) {

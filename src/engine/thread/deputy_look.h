@@ -1,4 +1,4 @@
-// A look of the progress thread on behalf of a program that waits at its descriptors.
+// A look of the progress thread for the next part of an exchange.
 #pragma once
 
 #include "base/time.h"
@@ -20,6 +20,8 @@ class DeputyLook {
     if (back - given > Crowding::kTurn && !programs) ++turns_;
     return turns_ < kTurnsMost && back - began_ <= LookHabit::kLook;
   }
+  /// Then what is found, and needs no program, came no sooner than it would have to a sleeper.
+  bool others_had_turns() const { return turns_ != 0; }
 
  private:
   Instant began_;

@@ -39,6 +39,10 @@ constexpr Duration kReadersPatience = std::chrono::microseconds(100);
 constexpr Duration kNobodysTurn = std::chrono::microseconds(20);
 /// Where either was so, it will be so for a while.
 constexpr Duration kReadersRest = std::chrono::milliseconds(5);
+/// Who had the processor for longer than a look takes computes. For so many times as long there is
+/// no look then for what needs no program.
+constexpr int kRestsOfTurn = 256;
+constexpr Duration kRestMost = std::chrono::seconds(1);
 /// The shortest slice the scheduler grants.
 constexpr std::uint64_t kSliceNs = 100'000;
 
@@ -137,9 +141,13 @@ void ProgressThread::run() {
     // To go in only to look would send what waits for the posts behind it.
     if (watched && !any && !timer_due && rnic_.timeout_ms() != 0) continue;
     // After standing back `ready` may be stale; serving a stream that has nothing is harmless.
-    const std::uint32_t told = rnic_.told();
+    const std::uint32_t told = rnic_.told(), answered = rnic_.answered();
     if (edges ? rnic_.progress_edges() : rnic_.progress_events(ready)) stay_with_readers();
-    if (rnic_.told() != told) stay_for_program();
+    if (rnic_.told() != told) {
+      stay_in(told_);
+    } else if (rnic_.answered() != answered && now() >= answers_from_) {
+      stay_in(answered_);
+    }
   }
 }
 
@@ -165,35 +173,51 @@ void ProgressThread::stay_with_readers() {
   }
 }
 
-void ProgressThread::stay_for_program() {
+void ProgressThread::stay_in(Exchange& exchange) {
   const Instant time = now();
-  if (!looks_for_next_) look_habit_.note_wait(time - told_at_, true);
-  told_at_ = time;
-  while ((looks_for_next_ = look_habit_.is_worth())) {
+  if (!exchange.looks) exchange.habit.note_wait(time - exchange.at, true);
+  exchange.at = time;
+  while ((exchange.looks = exchange.habit.is_worth())) {
     look();
-    const Next next = look_for_next();
-    if (next != Next::OthersWork) look_habit_.tell(next == Next::Told);
-    if (next != Next::Told) return;
-    told_at_ = now();
+    const Next next = look_for_next(exchange);
+    if (next == Next::Told) return stay_in(told_);
+    if (next != Next::OthersWork) exchange.habit.tell(next == Next::Came);
+    if (next != Next::Came) return;
+    exchange.at = now();
   }
 }
 
-ProgressThread::Next ProgressThread::look_for_next() {
-  const std::uint32_t told = rnic_.told();
-  DeputyLook look(told_at_);
+ProgressThread::Next ProgressThread::look_for_next(const Exchange& exchange) {
+  const bool by_program = &exchange == &told_;
+  const std::uint32_t told = rnic_.told(), answered = rnic_.answered();
+  const auto programs_calls = [this] {
+    return rnic_.consumer_entries() + rnic_.gathered() + rnic_.armings();
+  };
+  DeputyLook look(exchange.at);
   while (!stop_.load(std::memory_order_acquire)) {
-    const std::uint32_t entries = rnic_.consumer_entries(), gathered = rnic_.gathered();
+    const std::uint32_t calls = programs_calls();
     const Instant given = now();
     ::sched_yield();
     const Instant back = now();
-    if (rnic_.place().taken() || rnic_.has_left_to_polls() ||
-        rnic_.consumer_entries() - entries_seen_ >= kLoopEntries) {
+    const bool busy = rnic_.consumer_entries() - entries_seen_ >= kLoopEntries ||
+                      rnic_.has_poll_asleep() || rnic_.presence().is_at_work(back);
+    // To ask would send posts that wait for others.
+    const bool gathers = rnic_.watched();
+    if (busy || gathers || rnic_.place().taken() || rnic_.has_left_to_polls()) {
       return Next::OthersWork;
     }
-    const bool programs = rnic_.consumer_entries() != entries || rnic_.gathered() != gathered;
-    if (!look.goes_on(given, back, programs)) return Next::Late;
+    const bool programs = programs_calls() != calls;
+    if (!look.goes_on(given, back, programs)) {
+      const Duration turn = back - given;
+      if (!by_program && !programs && turn > LookHabit::kLook) {
+        answers_from_ = back + std::min(kRestsOfTurn * turn, kRestMost);
+      }
+      return Next::Late;
+    }
     rnic_.progress_edges();
-    if (rnic_.told() != told) return Next::Told;
+    if (rnic_.told() != told) return by_program ? Next::Came : Next::Told;
+    if (by_program || rnic_.answered() == answered) continue;
+    return look.others_had_turns() ? Next::Late : Next::Came;
   }
   return Next::OthersWork;
 }

@@ -36,16 +36,23 @@ class ProgressThread {
   /// nobody else wants the processor. To sleep in between, by a timer, takes longer than they do to
   /// read, and such a short timer 20 us of a virtual machine.
   void stay_with_readers();
-  /// A program that waits at its descriptors was just told of an event. It answers, mostly at once,
-  /// and its peer answers that: so this thread looks for a moment before it sleeps, as a program
-  /// does that waits in here (docs/adr/0036).
-  void stay_for_program();
+  /// What goes to and fro between this program, or this thread, and a peer.
+  struct Exchange {
+    LookHabit habit;
+    Instant at;  ///< its last part
+    bool looks = true;
+  };
+  /// A program that waits at its descriptors was just told of an event, and answers that, mostly at
+  /// once; or a peer's Read was answered. Then the peer goes on: so this thread looks for a moment
+  /// before it sleeps, as a program does that waits in here (docs/adr/0036).
+  void stay_in(Exchange&);
   enum class Next : std::uint8_t {
-    Told,       ///< of an event, in time
-    Late,       ///< not in time
+    Came,       ///< as soon as it could
+    Told,       ///< a part of the other exchange
+    Late,       ///< not soon, or it would have come as soon to a sleeper
     OthersWork  ///< the program does the work itself, or all is over
   };
-  Next look_for_next();
+  Next look_for_next(const Exchange&);
   /// Are there posts that wait for their program's next call, and does it not come?
   void look_after_posts();
 
@@ -55,9 +62,8 @@ class ProgressThread {
   Instant looked_;            ///< after posts
   Duration forgotten_after_;  ///< so long later again
   Instant stays_from_;        ///< with readers, and not before
-  LookHabit look_habit_;      ///< for the program
-  Instant told_at_;           ///< when an event was
-  bool looks_for_next_ = true;
+  Exchange told_, answered_;
+  Instant answers_from_;  ///< in answered_, and not before
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -210,9 +210,10 @@ TEST_P(RollTest, BulkIsNotAskedInTurn) {
 
 TEST_P(RollTest, WhoSleepsHears) {
   // Who only looked whether the CQ is empty might take the message in, and sleep then.
-  server->on_completion_event = [&] {
+  // Behind the first of the two this thread goes on, and may end with the test.
+  server->on_completion_event = [this, &rnic = server->rnic] {
     ++queued;
-    server->rnic.end_sleep(queued);
+    rnic.end_sleep(queued);
   };
   for (int round = 0; round < 5; ++round) {
     fill_roll();

@@ -41,8 +41,8 @@ constexpr Duration kNobodysTurn = std::chrono::microseconds(20);
 constexpr Duration kReadersRest = std::chrono::milliseconds(5);
 /// Who had the processor for longer than a look takes computes. For so many times as long there is
 /// no look then for what needs no program.
-constexpr int kRestsOfTurn = 256;
-constexpr Duration kRestMost = std::chrono::seconds(1);
+constexpr int kRestsOfTurn = 64;
+constexpr Duration kRestMost = std::chrono::milliseconds(250);
 /// The shortest slice the scheduler grants.
 constexpr std::uint64_t kSliceNs = 100'000;
 

@@ -1,5 +1,5 @@
-# The few CMake functions that every folder uses: weft_library, weft_test, weft_prelude, weft_fuzz,
-# weft_bench.
+# The few CMake functions that every folder uses: weft_library, weft_test, weft_prelude,
+# weft_begin_with_prelude, weft_fuzz, weft_bench.
 
 option(WEFT_WERROR "warnings are errors" OFF)
 option(WEFT_FUZZ "build the libFuzzer targets (needs clang)" OFF)

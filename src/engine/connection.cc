@@ -107,8 +107,11 @@ void Connection::handle_stream_ready(HangUp hang_up) {
   }
   if (state_ == ConnectionState::Streaming && !held_back_) read_stream();
   if (state_ == ConnectionState::Streaming) {
-    if (qp_->core().inbound_reads_open() != 0) owner_.handle_peers_request();
+    const bool asked = qp_->core().inbound_reads_open() != 0;
     transmit_more();
+    const bool answered = asked && state_ == ConnectionState::Streaming &&
+                          qp_->core().inbound_reads_open() == 0 && !wants_write();
+    if (answered) owner_.handle_answered();
   }
   if (state_ != ConnectionState::Streaming) return;
   // Behind the peer's FIN there is nothing to read that would tell of the loss.

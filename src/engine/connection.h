@@ -36,8 +36,9 @@ class ConnectionOwner {
   virtual Instant now() const = 0;
   /// Something was received: now() is a recent time.
   virtual void handle_arrival(std::size_t octets) = 0;
-  /// The poller told of a Read or an atomic operation of the peer's, which is about to be answered.
-  virtual void handle_peers_request() = 0;
+  /// The poller told of a stream, and all that the peer asked for by it (Reads, atomic operations)
+  /// has left.
+  virtual void handle_answered() = 0;
   /// The transport took something.
   virtual void handle_departure(std::size_t octets) = 0;
   virtual Instant read_clock() = 0;

@@ -206,7 +206,7 @@ class Rnic final : public device::Device,
     ++arrivals_;
     moved_ += octets;
   }
-  void handle_peers_request() override { ++peers_requests_; }
+  void handle_answered() override { ++all_answered_; }
   void handle_departure(std::size_t octets) override {
     departures_.store(departures() + 1, std::memory_order_relaxed);
     moved_ += octets;
@@ -450,7 +450,7 @@ class Rnic final : public device::Device,
   std::atomic<std::int64_t> deadline_ns_{kNoDeadline};  ///< next_deadline_, for who has no lock
   std::uint32_t poll_turn_ = 0;
   std::uint32_t arrivals_ = 0;    ///< receives that found something
-  std::uint32_t peers_requests_ = 0;           ///< of which the poller told
+  std::uint32_t all_answered_ = 0;  ///< turns of streams of which the poller told
   std::atomic<std::uint32_t> departures_{0};   ///< sends of which something was taken
   std::atomic<std::uint32_t> left_by_told_{0};  ///< of these, when told_ changed last
   std::uint64_t moved_ = 0;       ///< octets, of either

@@ -102,10 +102,10 @@ void Rnic::serve_unasked(std::span<const epoll_event> ready) {
     const QueuePair* qp = find_qp(answer_habit_.qp());
     return qp == nullptr ? 0 : qp->writes_placed();
   };
-  const std::uint32_t before = writes(), requests = peers_requests_;
+  const std::uint32_t before = writes(), all_answered = all_answered_;
   const std::uint64_t moved = moved_;
   serve_ready(ready);
-  if (peers_requests_ != requests && moved_ - moved <= kLittleOctets) {
+  if (all_answered_ != all_answered && moved_ - moved <= kLittleOctets) {
     answered_.store(answered() + 1, std::memory_order_relaxed);
   }
   const std::uint32_t placed = writes() - before;
